@@ -1,0 +1,128 @@
+// The one interface between the trainer's model and the mathematics: memory and ops of a device. Two implementations:
+// kernels/cpu (OpenBLAS and own kernels) and kernels/cuda. Must not know jobs, data files or the optimiser's schedule.
+//
+// Letters in shapes: B sequences, T positions, C model width, H heads, D = C / H head dimension, V vocabulary,
+// N = B * T rows. All arrays are dense, row-major, float32, in the backend's memory (host memory on the CPU).
+// "+=" marks gradients that are added to; all others are overwritten.
+//
+// Errors: an op whose arguments break its contract is a CHECK failure (a bug of ours); a device failure is a Status
+// from Synchronize: Internal (device fault), ResourceExhausted (out of memory).
+// Thread rule: one thread drives a Backend; it uses its own threads inside an op. Results do not depend on how many.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/attention/variants.h"
+
+namespace ablate {
+
+struct AttentionShape {
+  int B = 0, T = 0, H = 0, D = 0;
+  // Positions i attend to j with i - window < j <= i; 0: all j <= i. n_i is the number of attended keys.
+  int window = 0;
+};
+
+// Rows whose weights had a special case; added to, so that a caller may sum over layers and steps.
+struct AttentionCounts {
+  int64_t zero_rows = 0;         // all weights zero: output and gradients are zero
+  int64_t uncontrasted_rows = 0;  // sharpened rows with largest y <= 1e-3 kept their unsharpened weights
+};
+
+struct AdamWParams {
+  float learning_rate = 0, beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, weight_decay = 0;
+  int64_t step = 1;           // 1-based, for the bias correction
+  float gradient_scale = 1;   // multiplies every gradient first (clipping)
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // "cpu", "cuda".
+  virtual std::string device_class() const = 0;
+  // What results depend on beside the build, e.g. "cpu/Zen" (OpenBLAS core) or "cuda/H200/cublas-13.0".
+  virtual std::string device_kind() const = 0;
+
+  // --- memory: 64-byte aligned, zeroed. ResourceExhausted: none left. ---
+  virtual absl::StatusOr<void*> Allocate(size_t bytes) = 0;
+  virtual void Free(void* memory) = 0;
+  virtual void CopyToDevice(void* to, const void* from_host, size_t bytes) = 0;
+  virtual void CopyToHost(void* to_host, const void* from, size_t bytes) = 0;
+  virtual void Zero(void* memory, size_t bytes) = 0;
+  // Waits for what was started; reports the first failure since the last call.
+  virtual absl::Status Synchronize() = 0;
+
+  // --- embedding: out[N,C] = table[tokens[N], C] ---
+  virtual void EmbeddingForward(const int32_t* tokens, const float* table, float* out, int N, int C) = 0;
+  // dtable[V,C] +=
+  virtual void EmbeddingBackward(const int32_t* tokens, const float* dout, float* dtable, int N, int C, int V) = 0;
+
+  // --- layer norm over C, eps 1e-5; mean[N], rstd[N] are kept for backward ---
+  virtual void LayerNormForward(const float* x, const float* w, const float* b, float* out, float* mean, float* rstd,
+                                int N, int C) = 0;
+  // dx += ; dw[C] += ; db[C] +=
+  virtual void LayerNormBackward(const float* dout, const float* x, const float* w, const float* mean, const float* rstd,
+                                 float* dx, float* dw, float* db, int N, int C) = 0;
+
+  // --- linear: out[N,O] = x[N,I] w[O,I]^T + b[O]; b may be null ---
+  virtual void LinearForward(const float* x, const float* w, const float* b, float* out, int N, int I, int O) = 0;
+  // dx[N,I] = dout w (null: not wanted) ; dw[O,I] += dout^T x ; db[O] += column sums (null: no bias)
+  virtual void LinearBackward(const float* dout, const float* x, const float* w, float* dx, float* dw, float* db, int N,
+                              int I, int O) = 0;
+
+  // --- GELU, tanh form ---
+  virtual void GeluForward(const float* x, float* out, int64_t n) = 0;
+  // dx = dout * gelu'(x); dx may be dout
+  virtual void GeluBackward(const float* dout, const float* x, float* dx, int64_t n) = 0;
+
+  // --- out = a + b; out may be a ---
+  virtual void Add(const float* a, const float* b, float* out, int64_t n) = 0;
+
+  // --- attention inputs. qkv[N, 3C] packed [Q|K|V], heads contiguous.
+  // q, k, v [B,H,T,D]: split; RoPE (rotate-half, positions from 0) on q and k with table cos/sin[T, D/2]
+  // (null: no rotation), then q and k divided by max(norm, 1e-12) if qk_norm = l2, with the norms in q_norm, k_norm [B,H,T].
+  virtual void QkvForward(const float* qkv, const float* cos, const float* sin, QkNorm qk_norm, float* q, float* k,
+                          float* v, float* q_norm, float* k_norm, const AttentionShape& shape) = 0;
+  // dqkv[N,3C] from dq, dk, dv; q, k, q_norm, k_norm as left by forward.
+  virtual void QkvBackward(const float* dq, const float* dk, const float* dv, const float* q, const float* k,
+                           const float* cos, const float* sin, QkNorm qk_norm, const float* q_norm, const float* k_norm,
+                           float* dqkv, const AttentionShape& shape) = 0;
+
+  // --- attention proper (after RoPE and normalisation; spec.qk_norm is not applied here).
+  // q, k, v [B,H,T,D] -> out[N,C] (heads contiguous, ready for the output projection).
+  // learned_s, learned_b [H] (null where the spec has none). row_stats: AttentionRowStatFloats(shape) floats kept for
+  // backward, or null when no backward follows. counts may be null. Memory beside the arguments is linear in T.
+  virtual void AttentionForward(const AttentionSpec& spec, const AttentionShape& shape, const float* q, const float* k,
+                                const float* v, const float* learned_s, const float* learned_b, float* out,
+                                float* row_stats, AttentionCounts* counts) = 0;
+  // dq, dk, dv [B,H,T,D] overwritten; dlearned_s, dlearned_b [H] += (null where the spec has none). out, row_stats as forward left them.
+  virtual void AttentionBackward(const AttentionSpec& spec, const AttentionShape& shape, const float* q, const float* k,
+                                 const float* v, const float* learned_s, const float* learned_b, const float* out,
+                                 const float* dout, const float* row_stats, float* dq, float* dk, float* dv,
+                                 float* dlearned_s, float* dlearned_b) = 0;
+
+  // --- cross-entropy: losses[N] = -log softmax(logits[N,V])[target], in nats; a target of -1 scores 0 and has no gradient.
+  virtual void CrossEntropyForward(const float* logits, const int32_t* targets, float* losses, int N, int V) = 0;
+  // The same, and logits become their gradient times `scale` (1 / number of targets, for a mean).
+  virtual void CrossEntropyForwardBackward(float* logits, const int32_t* targets, float* losses, float scale, int N,
+                                           int V) = 0;
+
+  // --- optimiser ---
+  // Sum of squares of n floats, accumulated in double in a fixed order.
+  virtual double SumOfSquares(const float* x, int64_t n) = 0;
+  // AdamW with bias correction and decoupled decay: p -= lr * (mhat / (sqrt(vhat) + eps) + weight_decay * p).
+  virtual void AdamW(float* p, const float* gradient, float* m, float* v, int64_t n, const AdamWParams& params) = 0;
+};
+
+// Floats of row_stats for one call: 4 a row ([B,H,T,4]).
+inline int64_t AttentionRowStatFloats(const AttentionShape& s) { return int64_t{4} * s.B * s.H * s.T; }
+
+// The CPU backend, with `threads` threads (>= 1). ResourceExhausted when they cannot be had.
+absl::StatusOr<std::unique_ptr<Backend>> NewCpuBackend(int threads);
+
+}  // namespace ablate
