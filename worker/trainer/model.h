@@ -1,0 +1,104 @@
+// The GPT-2-shaped decoder over a Backend: pre-LN blocks, biases, tanh GELU, tied embedding; forward, backward,
+// AdamW, evaluation in memory linear in the length. Must not know data files, schedules, checkpoints or jobs.
+//
+// Results are the same bits for the same device kind, build, weights and inputs, whatever the number of threads.
+// Errors: InvalidArgument: a batch or option that this model cannot take (the message says which);
+// ResourceExhausted: device memory; Internal: device fault. A loss or gradient that is not finite is a value, not an error.
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "worker/trainer/parameters.h"
+
+namespace ablate {
+
+struct BatchLoss {
+  double loss_sum = 0;     // nats, summed over the targets
+  int64_t targets = 0;     // targets that are not -1
+  AttentionCounts counts;  // of this forward, summed over layers
+  double mean() const { return targets == 0 ? 0.0 : loss_sum / static_cast<double>(targets); }
+};
+
+struct OptimizerParams {
+  double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+  double weight_decay = 0.1;  // on two-dimensional tensors only, the embedding included
+  double clip_norm = 1.0;     // global norm; 0: no clipping
+};
+
+struct EvalOptions {
+  // RoPE base; unset: the model's. Dynamic NTK is the caller's choice: pass DynamicNtkBase(...).
+  std::optional<double> rope_base;
+  // Multiplies the base (the SSMax paper's 50).
+  double rope_theta_scale = 1.0;
+  // Another member of the family than the model was trained with.
+  std::optional<AttentionSpec> attention;
+  // Keys that a position attends to, itself included; 0: all before it.
+  int window = 0;
+};
+
+// base' = base (factor L / T_train - (factor - 1))^(d / (d - 2)) for L > T_train, else base. d is the head dimension (> 2).
+// Source: Dynamic NTK as in arXiv 2501.13428; docs/attention.md.
+double DynamicNtkBase(double base, double factor, int64_t length, int64_t train_length, int head_dim);
+
+enum class StateKind { kWeights, kGradients, kAdamM, kAdamV };
+
+class Model {
+ public:
+  // `backend` must outlive the model. Allocates weights only; gradients, optimiser state and activations come with the first
+  // training call. Weights are zero until InitWeights or WriteState.
+  static absl::StatusOr<std::unique_ptr<Model>> Create(Backend* backend, ModelConfig config);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  const ModelConfig& config() const;
+  const std::vector<ParameterInfo>& parameters() const;
+
+  // GPT-2's initial weights from (seed, parameter name, element); resets optimiser state and step.
+  absl::Status InitWeights(uint64_t seed);
+
+  // One batch: tokens, targets [B,T] row-major on the host, targets -1 are not scored. Adds the gradient of
+  // grad_scale * (sum of losses) to the gradients: accumulation is calling it again with grad_scale = 1 / all targets of the step.
+  // T may differ from train_length except above it with learned positions.
+  absl::StatusOr<BatchLoss> ForwardBackward(const int32_t* tokens, const int32_t* targets, int B, int T, double grad_scale);
+
+  absl::Status ZeroGradients();
+  // Global norm of the gradients as they are.
+  absl::StatusOr<double> GradNorm();
+  // step += 1, clips by global norm, AdamW on every parameter, zeroes the gradients; returns the norm before clipping. A norm that is not
+  // finite leaves weights, optimiser state and step as they were (gradients are zeroed all the same).
+  absl::StatusOr<double> AdamWStep(const OptimizerParams& params);
+
+  // Forward only. losses [B,T] on the host, in nats, 0 where the target is -1; may be null. Memory is linear in B * T: no activation is kept
+  // across layers and logits are made a chunk of rows at a time.
+  absl::StatusOr<BatchLoss> Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T,
+                                     const EvalOptions& options, float* losses);
+
+  // --- state, by index into parameters(), row-major host copies of `count` floats ---
+  absl::Status ReadState(StateKind kind, int index, float* to_host);
+  absl::Status WriteState(StateKind kind, int index, const float* from_host);
+  // Optimiser steps taken: the t of the bias correction.
+  int64_t step() const;
+  void set_step(int64_t step);
+  // -1 when there is no such parameter.
+  int FindParameter(std::string_view name) const;
+
+  // Bytes that the model has allocated on the backend, the largest so far.
+  int64_t peak_bytes() const;
+  // Frees gradients, optimiser state and activations (a model that only evaluates from here on).
+  void ReleaseTrainingState();
+
+ private:
+  struct Impl;
+  explicit Model(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ablate
