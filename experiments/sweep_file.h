@@ -1,0 +1,16 @@
+// Sweep files: YAML to SweepSpec. Must not know data files' content, planning, SQL or gRPC.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/resources.pb.h"
+
+namespace ablate {
+
+// InvalidArgument, in the form "quickstart.yaml:12:7: expected a number for train.learning_rate, found \"fast\"": malformed YAML,
+// unknown key (with the nearest known one), wrong type, value out of range, duplicate key, too many points (over 1,000,000), nesting too deep.
+// The answer's data has name, format and paths as the file names them; hashes are the caller's business unless stated there.
+absl::StatusOr<v1::SweepSpec> ParseSweepFile(const std::string& yaml, const std::string& file_name);
+
+}  // namespace ablate
