@@ -1,0 +1,157 @@
+// The double-precision reference against golden values (made by automatic differentiation, apart from this project) and
+// against finite differences.
+#include "kernels/reference/attention.h"
+
+#include <cmath>
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/attention/golden_cases.h"
+
+namespace ablate {
+namespace {
+
+using reference::Attention;
+using reference::AttentionResult;
+
+double RelativeError(const std::vector<double>& got, const std::vector<double>& want) {
+  EXPECT_EQ(got.size(), want.size());
+  double largest = 1, error = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    largest = std::max(largest, std::abs(want[i]));
+    error = std::max(error, std::abs(got[i] - want[i]));
+  }
+  return error / largest;
+}
+
+TEST(ReferenceAttention, ReproducesGoldenValues) {
+  const auto cases = ReadGoldenAttention(ABLATE_GOLDEN_DIR "/attention.json");
+  ASSERT_TRUE(cases.ok()) << cases.status();
+  ASSERT_GE(cases->size(), 30u);
+  for (const GoldenAttentionCase& c : *cases) {
+    SCOPED_TRACE(c.name + " T=" + std::to_string(c.T));
+    const AttentionResult r = Attention(c.spec, c.T, c.d, c.window, c.q.data(), c.k.data(), c.v.data(), c.learned_s,
+                                        c.learned_b, c.dout.data());
+    EXPECT_LT(RelativeError(r.out, c.out), 1e-10);
+    EXPECT_LT(RelativeError(r.dq, c.dq), 1e-10);
+    EXPECT_LT(RelativeError(r.dk, c.dk), 1e-10);
+    EXPECT_LT(RelativeError(r.dv, c.dv), 1e-10);
+    EXPECT_LT(RelativeError(r.weight_sum, c.row_weight_sum), 1e-10);
+    EXPECT_EQ(r.zero_rows, c.zero_rows);
+    EXPECT_EQ(r.counts.zero_rows, static_cast<int64_t>(c.zero_rows.size()));
+    EXPECT_EQ(c.d_learned_s.has_value(), c.spec.has_learned_scale());
+    EXPECT_EQ(c.d_learned_b.has_value(), c.spec.has_learned_bias());
+    EXPECT_LT(RelativeError({r.dlearned_s, r.dlearned_b}, {c.d_learned_s.value_or(0), c.d_learned_b.value_or(0)}), 1e-10);
+  }
+}
+
+std::vector<double> Normal(size_t n, uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  std::normal_distribution<double> normal;
+  std::vector<double> x(n);
+  for (double& value : x) value = normal(generator);
+  return x;
+}
+
+// The slope of sum(out * dout) along a random direction, against the gradient's.
+void CheckFiniteDifferences(const AttentionSpec& spec, int T, int D, int window) {
+  const size_t size = static_cast<size_t>(T) * D;
+  std::vector<double> x[3] = {Normal(size, 1), Normal(size, 2), Normal(size, 3)};
+  const std::vector<double> dout = Normal(size, 4);
+  double s = 0.8, b = 0.3;
+  const auto loss = [&] {
+    const AttentionResult r = Attention(spec, T, D, window, x[0].data(), x[1].data(), x[2].data(), s, b, nullptr);
+    double sum = 0;
+    for (size_t i = 0; i < size; ++i) sum += r.out[i] * dout[i];
+    return sum;
+  };
+  const AttentionResult r = Attention(spec, T, D, window, x[0].data(), x[1].data(), x[2].data(), s, b, dout.data());
+  const double step = 1e-6;
+  const auto check = [&](double* value, double gradient, const char* what) {
+    const double at = *value;
+    *value = at + step;
+    const double above = loss();
+    *value = at - step;
+    const double below = loss();
+    *value = at;
+    EXPECT_NEAR((above - below) / (2 * step), gradient, 2e-6 * std::max(10.0, std::abs(gradient))) << what;
+  };
+  const std::vector<double>* gradients[3] = {&r.dq, &r.dk, &r.dv};
+  const char* names[3] = {"q", "k", "v"};
+  for (int which = 0; which < 3; ++which) {
+    for (size_t i = 0; i < size; i += 3) check(&x[which][i], (*gradients[which])[i], names[which]);
+  }
+  if (spec.has_learned_scale()) check(&s, r.dlearned_s, "s");
+  if (spec.has_learned_bias()) check(&b, r.dlearned_b, "b");
+}
+
+TEST(ReferenceAttention, GradientsOfEveryVariantAgreeWithFiniteDifferences) {
+  for (const AttentionVariant& variant : AttentionVariants()) {
+    SCOPED_TRACE(std::string(variant.name));
+    CheckFiniteDifferences(variant.spec, 9, 6, 0);
+    CheckFiniteDifferences(variant.spec, 9, 6, 4);
+    for (double p : {1.0, 2.5, 3.0, 50.0}) {
+      AttentionSpec spec = variant.spec;
+      if (spec.normalisation != Normalisation::kL1) break;
+      spec.sharpen_p = p;
+      CheckFiniteDifferences(spec, 9, 6, 0);
+      spec.sharpen_offset = 0.5;
+      spec.offset_free_rows = 0;
+      CheckFiniteDifferences(spec, 9, 6, 5);
+    }
+  }
+}
+
+TEST(ReferenceAttention, EveryValueOfEveryAxisHasAGradient) {
+  for (const std::string& scale : ScoreScaleNames()) {
+    for (const std::string& activation : ActivationNames()) {
+      for (const std::string& bias : LogitBiasNames()) {
+        AttentionSpec spec{.scale = *ParseScoreScale(scale),
+                           .scale_constant = 0.4,
+                           .activation = *ParseActivation(activation),
+                           .logit_bias = *ParseLogitBias(bias),
+                           .train_length = 5};
+        SCOPED_TRACE(scale + " " + activation + " " + bias);
+        for (Normalisation normalisation : {Normalisation::kL1, Normalisation::kCount, Normalisation::kNone}) {
+          spec.normalisation = normalisation;
+          CheckFiniteDifferences(spec, 5, 4, 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(ReferenceAttention, RowsWithoutATextbookValue) {
+  const int T = 6, D = 4;
+  const std::vector<double> v = Normal(T * D, 1), dout = Normal(T * D, 2);
+  const std::vector<double> one(T * D, 1.0), minus(T * D, -1.0);
+
+  // All scores negative: relu weighs nothing.
+  AttentionResult r = Attention(FindAttentionVariant("relu")->spec, T, D, 0, one.data(), minus.data(), v.data(), 1, 0,
+                                dout.data());
+  EXPECT_EQ(r.counts.zero_rows, T);
+  for (const std::vector<double>* x : {&r.out, &r.dq, &r.dk, &r.dv}) EXPECT_THAT(*x, ::testing::Each(0.0));
+
+  // Equal keys: rows 4.. have no contrast and keep equal weights; rows 1..3 have offset 0.
+  r = Attention(FindAttentionVariant("lssar")->spec, T, D, 0, one.data(), one.data(), v.data(), 1, 0, dout.data());
+  EXPECT_EQ(r.counts.uncontrasted_rows, T - 3);
+  EXPECT_EQ(r.counts.zero_rows, 0);
+  for (int i = 0; i < T; ++i) {
+    EXPECT_NEAR(r.weight_sum[i], 1, 1e-12);
+    double mean = 0;
+    for (int j = 0; j <= i; ++j) mean += v[j * D] / (i + 1);
+    EXPECT_NEAR(r.out[i * D], mean, 1e-12);
+  }
+
+  // Scores of -1500 and -3000: far in softplus's tail, which is exp's; the nearer key takes all.
+  std::vector<double> k(T * D, -1500.0 / 4);
+  for (int d = 0; d < D; ++d) k[d] *= 2;
+  AttentionSpec tail{.scale = ScoreScale::kOne, .activation = Activation::kSoftplus};
+  r = Attention(tail, 2, D, 0, one.data(), k.data(), v.data(), 1, 0, dout.data());
+  EXPECT_EQ(r.counts.zero_rows, 0);
+  EXPECT_NEAR(r.out[D], v[D], 1e-12);
+}
+
+}  // namespace
+}  // namespace ablate
