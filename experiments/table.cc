@@ -1,0 +1,455 @@
+// See table.h.
+#include "experiments/table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "experiments/statistics.h"
+
+namespace ablate {
+namespace {
+
+// One place in a table, whatever the arm.
+struct Cell {
+  std::string metric;
+  int64_t length_tokens = 0;
+  std::string split;
+  bool ntk = false;
+
+  auto operator<=>(const Cell&) const = default;
+};
+
+struct Observation {
+  std::optional<double> value;  // set exactly for kOk, and finite
+  MeasurementStatus status = MeasurementStatus::kOk;
+  std::string job_id;
+};
+
+using BySeed = std::map<int64_t, Observation>;
+
+struct ArmData {
+  ArmValues values;
+  std::map<Cell, BySeed> cells;
+  std::map<std::string, std::set<int64_t>> seeds_of_split;  // selection and confirmation have seeds of their own
+  std::vector<const Measurement*> unspecified;              // diverged or missing, without a metric
+};
+
+struct SweepData {
+  std::string name;
+  std::vector<ArmData> arms;
+};
+
+std::string ArmText(const ArmValues& arm) {
+  return absl::StrCat("{", absl::StrJoin(arm, ", ", absl::PairFormatter(": ")), "}");
+}
+
+std::string SeedsText(const std::vector<int64_t>& seeds) {
+  return absl::StrCat(seeds.size() == 1 ? "seed " : "seeds ", absl::StrJoin(seeds, ", "));
+}
+
+// "2 of 3 pairs diverged (seeds 1, 4)".
+std::string CountText(const std::vector<int64_t>& seeds, size_t of, const char* what, const char* fate) {
+  return absl::StrCat(seeds.size(), " of ", of, " ", what, " ", fate, " (", SeedsText(seeds), ")");
+}
+
+std::string_view Unquoted(const std::string& json) {
+  const std::string_view text = json;
+  if (text.size() >= 2 && text.front() == '"' && text.back() == '"') return text.substr(1, text.size() - 2);
+  return text;
+}
+
+bool SameValue(const std::string& a, const std::string& b) { return Unquoted(a) == Unquoted(b); }
+
+// Whether `arm` has every axis of `selector` with its value.
+bool Matches(const ArmValues& arm, const ArmValues& selector) {
+  return std::all_of(selector.begin(), selector.end(), [&](const auto& wanted) {
+    const auto found = arm.find(wanted.first);
+    return found != arm.end() && SameValue(found->second, wanted.second);
+  });
+}
+
+bool Shown(const std::vector<std::string>& filter, const std::string& name) {
+  return filter.empty() || std::find(filter.begin(), filter.end(), name) != filter.end();
+}
+
+Observation Observe(const Measurement& measurement) {
+  Observation observation{.status = measurement.status, .job_id = measurement.job_id};
+  if (measurement.status != MeasurementStatus::kOk) return observation;
+  if (measurement.value.has_value() && std::isfinite(*measurement.value)) {
+    observation.value = measurement.value;
+  } else {
+    observation.status = MeasurementStatus::kDiverged;
+  }
+  return observation;
+}
+
+bool Covers(const Measurement& unspecified, const Cell& cell) {
+  if (unspecified.length_tokens == 0) return unspecified.split.empty() || unspecified.split == cell.split;
+  return unspecified.length_tokens == cell.length_tokens && unspecified.split == cell.split &&
+         unspecified.ntk == cell.ntk;
+}
+
+// Fills in runs recorded without a metric.
+void Spread(SweepData& sweep) {
+  std::set<Cell> of_sweep;
+  for (const ArmData& arm : sweep.arms) {
+    for (const auto& entry : arm.cells) of_sweep.insert(entry.first);
+  }
+  for (ArmData& arm : sweep.arms) {
+    std::set<Cell> of_arm;
+    for (const auto& entry : arm.cells) of_arm.insert(entry.first);
+    for (const Measurement* run : arm.unspecified) {
+      std::vector<Cell> targets;
+      for (const std::set<Cell>* known : {&of_arm, &of_sweep}) {
+        if (!targets.empty()) break;
+        std::copy_if(known->begin(), known->end(), std::back_inserter(targets),
+                     [&](const Cell& cell) { return Covers(*run, cell); });
+      }
+      // Nobody has a value here: a row without a metric still shows the seed.
+      if (targets.empty()) targets.push_back({"", run->length_tokens, run->split, run->ntk});
+      for (const Cell& cell : targets) {
+        const auto [place, added] = arm.cells[cell].emplace(run->seed, Observe(*run));
+        // A missing evaluation of a run that diverged is no longer awaited.
+        if (!added && place->second.status == MeasurementStatus::kMissing) place->second = Observe(*run);
+      }
+    }
+    for (const auto& [cell, by_seed] : arm.cells) {
+      std::set<int64_t>& seeds = arm.seeds_of_split[cell.split];
+      for (const auto& entry : by_seed) seeds.insert(entry.first);
+    }
+  }
+}
+
+absl::StatusOr<std::vector<SweepData>> Group(std::span<const Measurement> measurements, const TableOptions& options) {
+  std::vector<SweepData> sweeps;
+  std::map<std::string, size_t> sweep_index;
+  std::vector<std::map<ArmValues, size_t>> arm_index;
+  for (const Measurement& measurement : measurements) {
+    const auto [sweep_place, new_sweep] = sweep_index.emplace(measurement.sweep, sweeps.size());
+    if (new_sweep) {
+      sweeps.push_back({.name = measurement.sweep});
+      arm_index.emplace_back();
+    }
+    SweepData& sweep = sweeps[sweep_place->second];
+    const auto [arm_place, new_arm] = arm_index[sweep_place->second].emplace(measurement.arm, sweep.arms.size());
+    if (new_arm) sweep.arms.push_back({.values = measurement.arm});
+    ArmData& arm = sweep.arms[arm_place->second];
+    if (measurement.metric.empty()) {
+      if (measurement.status == MeasurementStatus::kOk) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("a value without a metric: sweep ", measurement.sweep, ", arm ", ArmText(measurement.arm),
+                         ", seed ", measurement.seed, ", job ", measurement.job_id));
+      }
+      arm.unspecified.push_back(&measurement);
+      continue;
+    }
+    const Cell cell{measurement.metric, measurement.length_tokens, measurement.split, measurement.ntk};
+    const auto [place, added] = arm.cells[cell].emplace(measurement.seed, Observe(measurement));
+    if (!added) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "two measurements of one thing: sweep ", measurement.sweep, ", arm ", ArmText(measurement.arm), ", seed ",
+          measurement.seed, ", ", measurement.metric, " at ", measurement.length_tokens, " tokens, split ",
+          measurement.split, ", NTK ", measurement.ntk ? "on" : "off", ": jobs ", place->second.job_id, " and ",
+          measurement.job_id));
+    }
+  }
+  std::map<ArmValues, size_t> place_in_order;
+  for (const ArmValues& arm : options.arm_order) place_in_order.emplace(arm, place_in_order.size());
+  const auto place_of = [&](const ArmData& arm) {
+    const auto found = place_in_order.find(arm.values);
+    return found == place_in_order.end() ? place_in_order.size() : found->second;
+  };
+  for (SweepData& sweep : sweeps) {
+    // Diverged before missing, then by job: which record of a run is kept does not depend on the order of input.
+    for (ArmData& arm : sweep.arms) {
+      std::sort(arm.unspecified.begin(), arm.unspecified.end(), [](const Measurement* a, const Measurement* b) {
+        return std::tie(a->seed, a->status, a->job_id) < std::tie(b->seed, b->status, b->job_id);
+      });
+    }
+    Spread(sweep);
+    std::stable_sort(sweep.arms.begin(), sweep.arms.end(),
+                     [&](const ArmData& a, const ArmData& b) { return place_of(a) < place_of(b); });
+  }
+  return sweeps;
+}
+
+// The arm's cells to show, in the order to show them.
+std::vector<const std::pair<const Cell, BySeed>*> ShownCells(const ArmData& arm, const TableOptions& options) {
+  std::vector<const std::pair<const Cell, BySeed>*> cells;
+  for (const auto& entry : arm.cells) {
+    // A row without a metric reports lost runs, which no filter may hide.
+    const bool metric = entry.first.metric.empty() || Shown(options.metrics, entry.first.metric);
+    if (metric && (entry.first.metric.empty() || Shown(options.splits, entry.first.split))) cells.push_back(&entry);
+  }
+  const auto rank = [&](const Cell& cell) {
+    return std::find(options.metrics.begin(), options.metrics.end(), cell.metric) - options.metrics.begin();
+  };
+  std::stable_sort(cells.begin(), cells.end(),
+                   [&](const auto* a, const auto* b) { return rank(a->first) < rank(b->first); });
+  return cells;
+}
+
+absl::StatusOr<ConfidenceRow> MakeRow(const SweepData& sweep, const ArmData& arm, const Cell& cell,
+                                      const BySeed& by_seed, double level) {
+  ConfidenceRow row{.sweep = sweep.name,
+                    .arm = arm.values,
+                    .metric = cell.metric,
+                    .length_tokens = cell.length_tokens,
+                    .split = cell.split,
+                    .ntk = cell.ntk,
+                    .level = level};
+  const std::set<int64_t>& all = arm.seeds_of_split.at(cell.split);
+  std::vector<double> values;
+  for (int64_t seed : all) {
+    const auto found = by_seed.find(seed);
+    if (found == by_seed.end() || found->second.status == MeasurementStatus::kMissing) {
+      row.missing_seeds.push_back(seed);
+    } else if (found->second.status == MeasurementStatus::kDiverged) {
+      row.diverged_seeds.push_back(seed);
+      row.diverged_job_ids.push_back(found->second.job_id);
+    } else {
+      row.seeds.push_back(seed);
+      row.job_ids.push_back(found->second.job_id);
+      values.push_back(*found->second.value);
+    }
+  }
+  row.diverged = static_cast<int64_t>(row.diverged_seeds.size());
+  std::vector<std::string> notes;
+  if (!row.diverged_seeds.empty()) {
+    notes.push_back(absl::StrCat("survivors only: ", CountText(row.diverged_seeds, all.size(), "seeds", "diverged")));
+  }
+  if (!row.missing_seeds.empty()) {
+    notes.push_back(absl::StrCat("incomplete: ", CountText(row.missing_seeds, all.size(), "seeds", "missing")));
+  }
+  row.note = absl::StrJoin(notes, "; ");
+  if (values.empty()) {
+    row.reason = row.missing_seeds.empty() ? "no value: every seed diverged" : "no value yet";
+    return row;
+  }
+  auto summary = Summarize(values, level);
+  if (!summary.ok()) {
+    return WithContext(summary.status(), absl::StrCat("sweep ", sweep.name, ", arm ", ArmText(arm.values), ", ",
+                                                      cell.metric, " at ", cell.length_tokens, " tokens"));
+  }
+  row.n = summary->n;
+  row.mean = summary->mean;
+  row.sd = summary->sd;
+  row.low = summary->low;
+  row.high = summary->high;
+  row.reason = summary->reason;
+  return row;
+}
+
+// The baseline of each arm (an index into sweep.arms), or nullopt for the baselines themselves.
+absl::StatusOr<std::vector<std::optional<size_t>>> ChooseBaselines(const SweepData& sweep, const ArmValues& selector) {
+  std::vector<size_t> candidates;
+  for (size_t i = 0; i < sweep.arms.size(); ++i) {
+    if (Matches(sweep.arms[i].values, selector)) candidates.push_back(i);
+  }
+  if (candidates.empty()) {
+    std::vector<std::string> known;
+    for (const ArmData& arm : sweep.arms) known.push_back(ArmText(arm.values));
+    return absl::InvalidArgumentError(absl::StrCat("sweep ", sweep.name, " has no arm that matches the baseline ",
+                                                   ArmText(selector), "; its arms: ", absl::StrJoin(known, ", ")));
+  }
+  // Candidates by the names, then the values, of their axes outside the selector: one look-up an arm and name set.
+  std::map<std::vector<std::string>, std::map<ArmValues, std::vector<size_t>>> by_others;
+  for (size_t candidate : candidates) {
+    ArmValues others = sweep.arms[candidate].values;
+    for (const auto& wanted : selector) others.erase(wanted.first);
+    std::vector<std::string> names;
+    for (const auto& axis : others) names.push_back(axis.first);
+    by_others[names][others].push_back(candidate);
+  }
+  std::vector<std::optional<size_t>> chosen(sweep.arms.size());
+  for (size_t i = 0; i < sweep.arms.size(); ++i) {
+    const ArmValues& arm = sweep.arms[i].values;
+    if (Matches(arm, selector)) continue;
+    if (candidates.size() == 1) {
+      chosen[i] = candidates.front();
+      continue;
+    }
+    std::vector<size_t> fitting;
+    size_t shared = 0;
+    for (const auto& [names, by_values] : by_others) {
+      if (!fitting.empty() && names.size() < shared) continue;
+      ArmValues projected;
+      for (const std::string& name : names) {
+        const auto axis = arm.find(name);
+        if (axis != arm.end()) projected.insert(*axis);
+      }
+      const auto found = by_values.find(projected);
+      if (found == by_values.end()) continue;
+      if (names.size() > shared) fitting.clear();
+      shared = names.size();
+      fitting.insert(fitting.end(), found->second.begin(), found->second.end());
+    }
+    if (fitting.size() != 1) {
+      std::vector<std::string> matching;
+      for (size_t candidate : candidates) matching.push_back(ArmText(sweep.arms[candidate].values));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the baseline ", ArmText(selector), " is not one arm for ", ArmText(arm), " of sweep ", sweep.name,
+          "; it matches ", absl::StrJoin(matching, ", "), ": add the axis value that tells them apart"));
+    }
+    chosen[i] = fitting.front();
+  }
+  return chosen;
+}
+
+absl::StatusOr<ComparisonRow> MakeComparison(const SweepData& sweep, const ArmData& arm, const ArmData& baseline,
+                                             const Cell& cell, double level) {
+  ComparisonRow row{.sweep = sweep.name,
+                    .arm = arm.values,
+                    .baseline = baseline.values,
+                    .metric = cell.metric,
+                    .length_tokens = cell.length_tokens,
+                    .split = cell.split,
+                    .ntk = cell.ntk,
+                    .level = level};
+  const BySeed empty;
+  const auto cell_of = [&](const ArmData& data) -> const BySeed& {
+    const auto found = data.cells.find(cell);
+    return found == data.cells.end() ? empty : found->second;
+  };
+  const BySeed& of_arm = cell_of(arm);
+  const BySeed& of_baseline = cell_of(baseline);
+  std::set<int64_t> all;
+  for (const ArmData* side : {&arm, &baseline}) {
+    const auto seeds = side->seeds_of_split.find(cell.split);
+    if (seeds != side->seeds_of_split.end()) all.insert(seeds->second.begin(), seeds->second.end());
+  }
+  std::vector<double> arm_values, baseline_values;
+  for (int64_t seed : all) {
+    const auto a = of_arm.find(seed);
+    const auto b = of_baseline.find(seed);
+    const bool have_arm = a != of_arm.end(), have_baseline = b != of_baseline.end();
+    if ((have_arm && a->second.status == MeasurementStatus::kDiverged) ||
+        (have_baseline && b->second.status == MeasurementStatus::kDiverged)) {
+      row.diverged_seeds.push_back(seed);
+    } else if (!have_arm || !have_baseline || !a->second.value.has_value() || !b->second.value.has_value()) {
+      row.missing_seeds.push_back(seed);
+    } else {
+      row.seeds.push_back(seed);
+      arm_values.push_back(*a->second.value);
+      baseline_values.push_back(*b->second.value);
+    }
+  }
+  std::vector<std::string> notes;
+  if (!row.diverged_seeds.empty()) {
+    notes.push_back(absl::StrCat("survivors only: ", CountText(row.diverged_seeds, all.size(), "pairs", "diverged")));
+  }
+  if (!row.missing_seeds.empty()) {
+    notes.push_back(absl::StrCat("incomplete: ", CountText(row.missing_seeds, all.size(), "pairs", "missing")));
+  }
+  row.note = absl::StrJoin(notes, "; ");
+  if (row.seeds.empty()) {
+    row.reason = "no complete pair";
+    return row;
+  }
+  auto paired = Paired(arm_values, baseline_values, level);
+  if (!paired.ok()) {
+    return WithContext(paired.status(), absl::StrCat("sweep ", sweep.name, ", arm ", ArmText(arm.values), " against ",
+                                                     ArmText(baseline.values), ", ", cell.metric, " at ",
+                                                     cell.length_tokens, " tokens"));
+  }
+  row.n = paired->n;
+  row.difference = paired->mean_difference;
+  row.sd = paired->sd_difference;
+  row.low = paired->low;
+  row.high = paired->high;
+  row.reason = paired->reason;
+  if (row.diverged_seeds.empty()) {
+    row.p = paired->p_two_sided;
+  } else if (row.reason.empty()) {
+    row.reason = "no p: a run diverged, so a claim about means is undecided";
+  }
+  return row;
+}
+
+// Holm within each metric of the rows from `first` on, which are one sweep's.
+absl::Status AdjustFamilies(std::vector<ComparisonRow>& rows, size_t first) {
+  std::map<std::string, std::vector<size_t>> families;
+  for (size_t i = first; i < rows.size(); ++i) families[rows[i].metric].push_back(i);
+  for (const auto& [metric, members] : families) {
+    std::vector<double> p_values;
+    for (size_t i : members) p_values.push_back(rows[i].p.value_or(1.0));
+    ABLATE_ASSIGN_OR_RETURN(const std::vector<double> adjusted, Holm(p_values));
+    for (size_t k = 0; k < members.size(); ++k) {
+      ComparisonRow& row = rows[members[k]];
+      row.family_size = static_cast<int64_t>(members.size());
+      if (row.p.has_value()) row.p_adjusted = adjusted[k];
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ConfidenceRow>> ConfidenceTable(std::span<const Measurement> measurements,
+                                                           const TableOptions& options) {
+  ABLATE_ASSIGN_OR_RETURN(const std::vector<SweepData> sweeps, Group(measurements, options));
+  std::vector<ConfidenceRow> rows;
+  for (const SweepData& sweep : sweeps) {
+    for (const ArmData& arm : sweep.arms) {
+      for (const auto* entry : ShownCells(arm, options)) {
+        ABLATE_ASSIGN_OR_RETURN(ConfidenceRow row, MakeRow(sweep, arm, entry->first, entry->second, options.level));
+        rows.push_back(std::move(row));
+      }
+    }
+  }
+  return rows;
+}
+
+absl::StatusOr<std::vector<ComparisonRow>> ComparisonTable(std::span<const Measurement> measurements,
+                                                           const TableOptions& options) {
+  if (options.baseline.empty()) {
+    return absl::InvalidArgumentError("no baseline: name the axis values of the arm to compare with");
+  }
+  ABLATE_ASSIGN_OR_RETURN(const std::vector<SweepData> sweeps, Group(measurements, options));
+  std::vector<ComparisonRow> rows;
+  for (const SweepData& sweep : sweeps) {
+    ABLATE_ASSIGN_OR_RETURN(const auto baselines, ChooseBaselines(sweep, options.baseline));
+    const size_t first = rows.size();
+    for (size_t i = 0; i < sweep.arms.size(); ++i) {
+      if (!baselines[i].has_value()) continue;
+      for (const auto* entry : ShownCells(sweep.arms[i], options)) {
+        ABLATE_ASSIGN_OR_RETURN(ComparisonRow row, MakeComparison(sweep, sweep.arms[i], sweep.arms[*baselines[i]],
+                                                                  entry->first, options.level));
+        rows.push_back(std::move(row));
+      }
+    }
+    ABLATE_RETURN_IF_ERROR(AdjustFamilies(rows, first));
+  }
+  return rows;
+}
+
+int DecimalsFor(double half_width, int significant) {
+  if (!std::isfinite(half_width) || half_width <= 0) return 4;
+  const int exponent = static_cast<int>(std::floor(std::log10(half_width)));
+  return std::clamp(significant - 1 - exponent, 0, 12);
+}
+
+std::string FormatMeanInterval(std::optional<double> mean, std::optional<double> low, std::optional<double> high) {
+  if (!mean.has_value()) return "-";
+  if (!low.has_value() || !high.has_value()) return absl::StrFormat("%.4f", *mean);
+  const double half_width = (*high - *low) / 2;
+  const int decimals = DecimalsFor(half_width);
+  return absl::StrFormat("%.*f ± %.*f", decimals, *mean, decimals, half_width);
+}
+
+std::string FormatP(std::optional<double> p) {
+  if (!p.has_value()) return "-";
+  if (*p < 0.0001) return "<0.0001";
+  return absl::StrFormat("%.4f", *p);
+}
+
+}  // namespace ablate
