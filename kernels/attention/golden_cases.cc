@@ -83,6 +83,14 @@ GoldenAttentionCase ParseCase(const Json& json) {
 
 }  // namespace
 
+absl::StatusOr<AttentionSpec> ParseGoldenAttentionSpec(const std::string& json) {
+  try {
+    return ParseSpec(Json::parse(json));
+  } catch (const std::exception& e) {
+    return absl::InvalidArgumentError(absl::StrCat("spec: ", e.what()));
+  }
+}
+
 absl::StatusOr<std::vector<GoldenAttentionCase>> ReadGoldenAttention(const std::string& path) {
   ABLATE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   std::vector<GoldenAttentionCase> cases;

@@ -29,4 +29,7 @@ struct GoldenAttentionCase {
 // NotFound: no such file; InvalidArgument, naming the case: not JSON, a missing or unknown spec field, wrong sizes.
 absl::StatusOr<std::vector<GoldenAttentionCase>> ReadGoldenAttention(const std::string& path);
 
+// The "spec" object of a case, as JSON text (whole-model files have it too). InvalidArgument: an unknown field or value.
+absl::StatusOr<AttentionSpec> ParseGoldenAttentionSpec(const std::string& json);
+
 }  // namespace ablate

@@ -1,0 +1,154 @@
+// The CPU backend: memory and the dispatch of ops to kernels/cpu/ops and kernels/cpu/attention. Must not know models.
+// OpenBLAS runs serially here (its own threading would cut products by the number of threads, and change bits); our loops are OpenMP.
+#include "kernels/backend.h"
+
+#include <cblas.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/ops/elementwise.h"
+#include "kernels/cpu/ops/layer_norm.h"
+#include "kernels/cpu/ops/linear.h"
+#include "kernels/cpu/ops/qkv.h"
+
+namespace ablate {
+namespace {
+
+// From this size on blocks are aligned to huge pages and ask for them: the kernel's default is madvise.
+constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kHugeFrom = 2 * kHugePage;
+
+class CpuBackend : public Backend {
+ public:
+  explicit CpuBackend(int threads) : threads_(threads) { openblas_set_num_threads(1); }
+
+  std::string device_class() const override { return "cpu"; }
+  std::string device_kind() const override { return absl::StrCat("cpu/", openblas_get_corename()); }
+
+  absl::StatusOr<void*> Allocate(size_t bytes) override {
+    const size_t alignment = bytes >= kHugeFrom ? kHugePage : 64;
+    if (bytes > SIZE_MAX / 2) return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
+    const size_t rounded = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+    void* memory = std::aligned_alloc(alignment, rounded);
+    if (memory == nullptr) {
+      return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes; use a smaller batch or model"));
+    }
+    if (alignment == kHugePage) madvise(memory, rounded, MADV_HUGEPAGE);
+    std::memset(memory, 0, rounded);
+    return memory;
+  }
+  void Free(void* memory) override { std::free(memory); }
+  void CopyToDevice(void* to, const void* from_host, size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from_host, bytes);
+  }
+  void CopyToHost(void* to_host, const void* from, size_t bytes) override {
+    if (bytes > 0) std::memcpy(to_host, from, bytes);
+  }
+  void Zero(void* memory, size_t bytes) override {
+    if (bytes > 0) std::memset(memory, 0, bytes);
+  }
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+
+  void EmbeddingForward(const int32_t* tokens, const float* table, float* out, int N, int C) override {
+    CpuEmbeddingForward(threads_, tokens, table, out, N, C);
+  }
+  void EmbeddingBackward(const int32_t* tokens, const float* dout, float* dtable, int N, int C, int) override {
+    CpuEmbeddingBackward(threads_, tokens, dout, dtable, N, C);
+  }
+
+  void LayerNormForward(const float* x, const float* w, const float* b, float* out, float* mean, float* rstd, int N,
+                        int C) override {
+    CpuLayerNormForward(threads_, x, w, b, out, mean, rstd, N, C);
+  }
+  void LayerNormBackward(const float* dout, const float* x, const float* w, const float* mean, const float* rstd, float* dx,
+                         float* dw, float* db, int N, int C) override {
+    const size_t need = static_cast<size_t>(LayerNormPartialFloats(N, C));
+    if (scratch_.size() < need) scratch_.resize(need);
+    CpuLayerNormBackward(threads_, dout, x, w, mean, rstd, dx, dw, db, scratch_.data(), N, C);
+  }
+
+  void LinearForward(const float* x, const float* w, const float* b, float* out, int N, int I, int O) override {
+    CpuLinearForward(threads_, x, w, b, out, N, I, O);
+  }
+  void LinearBackward(const float* dout, const float* x, const float* w, float* dx, float* dw, float* db, int N, int I,
+                      int O) override {
+    CpuLinearBackward(threads_, dout, x, w, dx, dw, db, N, I, O);
+  }
+
+  void GeluForward(const float* x, float* out, int64_t n) override { CpuGeluForward(threads_, x, out, n); }
+  void GeluBackward(const float* dout, const float* x, float* dx, int64_t n) override {
+    CpuGeluBackward(threads_, dout, x, dx, n);
+  }
+  void Add(const float* a, const float* b, float* out, int64_t n) override { CpuAdd(threads_, a, b, out, n); }
+
+  void QkvForward(const float* qkv, const float* cos, const float* sin, QkNorm qk_norm, float* q, float* k, float* v,
+                  float* q_norm, float* k_norm, const AttentionShape& shape) override {
+    CHECK(cos == nullptr || shape.D % 2 == 0);
+    CpuQkvForward(threads_, qkv, cos, sin, qk_norm, q, k, v, q_norm, k_norm, shape);
+  }
+  void QkvBackward(const float* dq, const float* dk, const float* dv, const float* q, const float* k, const float* cos,
+                   const float* sin, QkNorm qk_norm, const float* q_norm, const float* k_norm, float* dqkv,
+                   const AttentionShape& shape) override {
+    CHECK(cos == nullptr || shape.D % 2 == 0);
+    CpuQkvBackward(threads_, dq, dk, dv, q, k, cos, sin, qk_norm, q_norm, k_norm, dqkv, shape);
+  }
+
+  void AttentionForward(const AttentionSpec& spec, const AttentionShape& shape, const float* q, const float* k,
+                        const float* v, const float* learned_s, const float* learned_b, float* out, float* row_stats,
+                        AttentionCounts* counts) override {
+    CpuAttentionForward(threads_, spec, shape, q, k, v, learned_s, learned_b, out, row_stats, counts);
+  }
+  void AttentionBackward(const AttentionSpec& spec, const AttentionShape& shape, const float* q, const float* k,
+                         const float* v, const float* learned_s, const float* learned_b, const float* out,
+                         const float* dout, const float* row_stats, float* dq, float* dk, float* dv, float* dlearned_s,
+                         float* dlearned_b) override {
+    CpuAttentionBackward(threads_, spec, shape, q, k, v, learned_s, learned_b, out, dout, row_stats, dq, dk, dv, dlearned_s,
+                         dlearned_b);
+  }
+
+  void CrossEntropyForward(const float* logits, const int32_t* targets, float* losses, int N, int V) override {
+    CpuCrossEntropy(threads_, logits, targets, losses, nullptr, 0, N, V);
+  }
+  void CrossEntropyForwardBackward(float* logits, const int32_t* targets, float* losses, float scale, int N,
+                                   int V) override {
+    CpuCrossEntropy(threads_, logits, targets, losses, logits, scale, N, V);
+  }
+
+  double SumOfSquares(const float* x, int64_t n) override { return CpuSumOfSquares(threads_, x, n); }
+  void AdamW(float* p, const float* gradient, float* m, float* v, int64_t n, const AdamWParams& params) override {
+    CpuAdamW(threads_, p, gradient, m, v, n, params);
+  }
+
+ private:
+  const int threads_;
+  std::vector<float> scratch_;  // layer norm's partial sums
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> NewCpuBackend(int threads) {
+  CHECK_GE(threads, 1);
+  // OpenMP ends the process when it cannot have its threads; ask first.
+  std::vector<std::thread> probe;
+  absl::Status status;
+  try {
+    for (int i = 1; i < threads; ++i) probe.emplace_back([] {});
+  } catch (const std::system_error& error) {
+    status = absl::ResourceExhaustedError(
+        absl::StrCat("cannot start ", threads, " threads for the cpu backend (", error.what(), "); use fewer"));
+  }
+  for (std::thread& thread : probe) thread.join();
+  if (!status.ok()) return status;
+  return std::unique_ptr<Backend>(new CpuBackend(threads));
+}
+
+}  // namespace ablate

@@ -1,0 +1,38 @@
+// The checks of golden_check, one a kind of file. Each prints a line a case and returns how many cases failed. Must not exit.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+
+namespace ablate {
+
+struct CheckOutcome {
+  int cases = 0, failed = 0, not_covered = 0;
+};
+
+// InvalidArgument or NotFound: the file cannot be read or used.
+// Double reference: 1e-10. Backend in float32: 2e-4 for outputs, 2e-3 for gradients; relative to the larger of 1 and the
+// tensor's largest value (saturated rows have true gradients of 1e-30).
+absl::StatusOr<CheckOutcome> CheckAttention(const std::string& path, Backend* backend);
+// Double reference: 1e-10. Backend: gradients 2e-3 of each tensor's largest value, losses of the optimiser's steps and with
+// Dynamic NTK 1e-3.
+absl::StatusOr<CheckOutcome> CheckModel(const std::string& path, Backend* backend);
+
+// Worst |got - want| / max(floor, largest |want|); infinity when sizes differ or a value is not finite.
+template <typename GotVector, typename WantVector>
+double RelativeError(const GotVector& got, const WantVector& want, double floor) {
+  if (got.size() != want.size()) return 1e300;
+  double largest = floor, worst = 0;
+  for (const double w : want) largest = largest < (w < 0 ? -w : w) ? (w < 0 ? -w : w) : largest;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double error = static_cast<double>(got[i]) - static_cast<double>(want[i]);
+    const double size = error < 0 ? -error : error;
+    if (!(size <= 1e300)) return 1e300;
+    worst = worst < size ? size : worst;
+  }
+  return largest > 0 ? worst / largest : worst;
+}
+
+}  // namespace ablate

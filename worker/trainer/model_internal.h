@@ -1,0 +1,115 @@
+// The inside of Model, shared by model.cc (state, optimiser) and model_passes.cc (forward, backward, evaluation).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "worker/trainer/model.h"
+
+namespace ablate {
+
+// The backend's memory that one model holds, counted.
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(Backend* backend) : backend_(backend) {}
+  ~DeviceMemory();
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  // Zeroed floats.
+  absl::StatusOr<float*> Allocate(int64_t floats);
+  void Free(void* memory);  // null is fine
+  int64_t peak_bytes() const { return peak_; }
+
+ private:
+  Backend* const backend_;
+  std::map<void*, int64_t> blocks_;
+  int64_t current_ = 0, peak_ = 0;
+};
+
+// One allocation cut into named pieces: Take() all of them, then Commit().
+class Arena {
+ public:
+  explicit Arena(DeviceMemory* memory) : memory_(memory) {}
+  ~Arena() { memory_->Free(base_); }
+  void Take(float** piece, int64_t floats);
+  void Take(int32_t** piece, int64_t ints) { Take(reinterpret_cast<float**>(piece), ints); }
+  absl::Status Commit();
+
+ private:
+  DeviceMemory* const memory_;
+  float* base_ = nullptr;
+  int64_t floats_ = 0;
+  std::vector<std::pair<float**, int64_t>> pieces_;
+};
+
+// Weights or gradients of one layer; null where the model has none.
+struct LayerParameters {
+  float *ln1_w, *ln1_b, *qkv_w, *qkv_b, *ssmax_s, *ssmax_b, *proj_w, *proj_b, *ln2_w, *ln2_b, *fc_w, *fc_b, *fcproj_w,
+      *fcproj_b;
+};
+
+// What backward needs of one layer. N = B T rows.
+struct LayerActivations {
+  float *residual;              // [N,C] the block's input
+  float *ln1, *mean1, *rstd1;   // [N,C], [N], [N]
+  float *q, *k, *v;             // [B,H,T,D]
+  float *q_norm, *k_norm;       // [B,H,T], null without l2
+  float *attention, *row_stats;  // [N,C], [B,H,T,4]
+  float *middle;                // [N,C] after the attention's residual
+  float *ln2, *mean2, *rstd2;
+  float *fc, *gelu;             // [N,4C]
+};
+
+struct Activations {
+  explicit Activations(DeviceMemory* memory) : arena(memory) {}
+  int B = 0, T = 0;
+  Arena arena;
+  std::vector<LayerActivations> layers;
+  float *final_residual = nullptr, *lnf = nullptr, *meanf = nullptr, *rstdf = nullptr;
+  float *logits = nullptr;  // [chunk, V]
+  float *losses = nullptr;
+  float *wide = nullptr, *qkv = nullptr;                // scratch [N,4C], [N,3C]
+  float *d_residual = nullptr, *d_narrow = nullptr;     // [N,C]
+  float *dq = nullptr, *dk = nullptr, *dv = nullptr;    // [B,H,T,D]
+  float *cos = nullptr, *sin = nullptr;                 // [T,D/2]
+  int32_t *tokens = nullptr, *targets = nullptr, *positions = nullptr;
+};
+
+struct Model::Impl {
+  Impl(Backend* backend, ModelConfig config);
+  ~Impl();
+
+  absl::Status EnsureTrainingState();
+  absl::Status EnsureActivations(int B, int T);
+  absl::StatusOr<float*> Arena(StateKind kind, int index);
+  // What a batch must satisfy; InvalidArgument says which.
+  absl::Status CheckBatch(const int32_t* tokens, const int32_t* targets, int B, int T, const AttentionSpec& spec) const;
+
+  // The table's pointers within an arena of weights or gradients.
+  LayerParameters Layer(float* arena, int layer) const;
+  float* Parameter(float* arena, const char* name) const;
+  // Rows of logits made at a time.
+  int64_t LogitRows(int64_t rows) const;
+  // cos and sin [T, D/2] into device memory, unless they hold that already.
+  void WriteRopeTable(float* cos, float* sin, int T, double base);
+  // x = wte[tokens] (+ wpe[positions]); scratch [rows, C] is used with learned positions.
+  void Embed(const int32_t* tokens, const int32_t* positions, float* x, float* scratch, int rows);
+
+  absl::StatusOr<BatchLoss> ForwardBackward(const int32_t* tokens, const int32_t* targets, int B, int T, double grad_scale);
+  absl::StatusOr<BatchLoss> Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T, const AttentionSpec& spec,
+                                     double rope_base, int window, float* losses);
+
+  Backend* const backend;
+  const ModelConfig config;
+  const std::vector<ParameterInfo> table;
+  const int64_t arena_floats;
+  DeviceMemory memory;
+  float *weights = nullptr, *gradients = nullptr, *adam_m = nullptr, *adam_v = nullptr;
+  int64_t step = 0;
+  std::unique_ptr<Activations> activations;
+};
+
+}  // namespace ablate

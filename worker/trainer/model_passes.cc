@@ -1,0 +1,348 @@
+// The passes of Model: forward and backward with kept activations, and evaluation without.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "worker/trainer/model_internal.h"
+
+namespace ablate {
+namespace {
+
+// Rows that evaluation takes at a time through everything but attention; whole sequences up to this many go together.
+constexpr int64_t kEvalRows = 2048;
+// Floats of logits held at a time, unless kLeastLogitRows rows take more.
+constexpr int64_t kLogitFloats = int64_t{1} << 22;
+constexpr int64_t kLeastLogitRows = 256;
+
+void SumLosses(const std::vector<float>& losses, const int32_t* targets, BatchLoss* total) {
+  for (size_t i = 0; i < losses.size(); ++i) {
+    total->loss_sum += losses[i];
+    total->targets += targets[i] >= 0 ? 1 : 0;
+  }
+}
+
+}  // namespace
+
+DeviceMemory::~DeviceMemory() {
+  for (const auto& [memory, bytes] : blocks_) backend_->Free(memory);
+}
+
+absl::StatusOr<float*> DeviceMemory::Allocate(int64_t floats) {
+  const int64_t bytes = floats * static_cast<int64_t>(sizeof(float));
+  ABLATE_ASSIGN_OR_RETURN(void* memory, backend_->Allocate(bytes));
+  blocks_[memory] = bytes;
+  current_ += bytes;
+  peak_ = std::max(peak_, current_);
+  return static_cast<float*>(memory);
+}
+
+void DeviceMemory::Free(void* memory) {
+  const auto it = blocks_.find(memory);
+  if (it == blocks_.end()) return;
+  current_ -= it->second;
+  backend_->Free(memory);
+  blocks_.erase(it);
+}
+
+void Arena::Take(float** piece, int64_t floats) {
+  *piece = nullptr;
+  pieces_.emplace_back(piece, floats_);
+  floats_ += (floats + 15) / 16 * 16;
+}
+
+absl::Status Arena::Commit() {
+  ABLATE_ASSIGN_OR_RETURN(base_, memory_->Allocate(floats_));
+  for (const auto& [piece, offset] : pieces_) *piece = base_ + offset;
+  pieces_.clear();
+  return absl::OkStatus();
+}
+
+Model::Impl::Impl(Backend* backend, ModelConfig config)
+    : backend(backend),
+      config(std::move(config)),
+      table(ParameterTable(this->config)),
+      arena_floats(ArenaFloats(table)),
+      memory(backend) {}
+Model::Impl::~Impl() = default;
+
+absl::Status Model::Impl::EnsureTrainingState() {
+  for (float** arena : {&gradients, &adam_m, &adam_v}) {
+    if (*arena != nullptr) continue;
+    ABLATE_ASSIGN_OR_RETURN(*arena, memory.Allocate(arena_floats));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<float*> Model::Impl::Arena(StateKind kind, int index) {
+  if (index < 0 || index >= static_cast<int>(table.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("the model has no parameter ", index));
+  }
+  if (kind != StateKind::kWeights) ABLATE_RETURN_IF_ERROR(EnsureTrainingState());
+  switch (kind) {
+    case StateKind::kWeights: return weights;
+    case StateKind::kGradients: return gradients;
+    case StateKind::kAdamM: return adam_m;
+    case StateKind::kAdamV: return adam_v;
+  }
+  return absl::InternalError("unknown state kind");
+}
+
+absl::Status Model::Impl::CheckBatch(const int32_t* tokens, const int32_t* targets, int B, int T,
+                                     const AttentionSpec& spec) const {
+  if (B < 1 || T < 1) return absl::InvalidArgumentError(absl::StrCat("a batch of ", B, " sequences of ", T, " tokens is empty"));
+  const int64_t N = int64_t{B} * T;
+  if (N * 4 * config.width > (int64_t{1} << 40) || N > INT32_MAX / 4) {
+    return absl::InvalidArgumentError(absl::StrCat("a batch of ", B, " sequences of ", T, " tokens is too large"));
+  }
+  if (config.position == PositionKind::kLearned && T > config.train_length) {
+    return absl::InvalidArgumentError(absl::StrCat("learned positions end at the training length ", config.train_length,
+                                                   "; this sequence has ", T, " tokens"));
+  }
+  if ((spec.has_learned_scale() && !config.attention.has_learned_scale()) ||
+      (spec.has_learned_bias() && !config.attention.has_learned_bias())) {
+    return absl::InvalidArgumentError(absl::StrCat("the attention scale ", std::string(Name(spec.scale)),
+                                                   " needs learned parameters that this model was not trained with"));
+  }
+  for (int64_t i = 0; i < N; ++i) {
+    if (tokens[i] < 0 || tokens[i] >= config.vocab || targets[i] < -1 || targets[i] >= config.vocab) {
+      return absl::InvalidArgumentError(absl::StrCat("token ", tokens[i], " with target ", targets[i], " at position ", i % T,
+                                                     " is outside the vocabulary of ", config.vocab));
+    }
+  }
+  return absl::OkStatus();
+}
+
+float* Model::Impl::Parameter(float* arena, const char* name) const {
+  for (const ParameterInfo& info : table) {
+    if (info.name == name) return arena + info.offset;
+  }
+  return nullptr;
+}
+
+LayerParameters Model::Impl::Layer(float* arena, int layer) const {
+  auto find = [&](const char* name) { return Parameter(arena, absl::StrCat("h", layer, ".", name).c_str()); };
+  return {find("ln1.w"),   find("ln1.b"),  find("qkv.w"), find("qkv.b"), find("ssmax.s"), find("ssmax.b"),  find("proj.w"),
+          find("proj.b"),  find("ln2.w"),  find("ln2.b"), find("fc.w"),  find("fc.b"),    find("fcproj.w"), find("fcproj.b")};
+}
+
+int64_t Model::Impl::LogitRows(int64_t rows) const {
+  return std::min(rows, std::max(kLeastLogitRows, kLogitFloats / config.vocab));
+}
+
+void Model::Impl::WriteRopeTable(float* cos, float* sin, int T, double base) {
+  const int D = config.head_dim(), half = D / 2;
+  std::vector<float> host_cos(int64_t{T} * half), host_sin(int64_t{T} * half);
+  for (int k = 0; k < half; ++k) {
+    const double frequency = std::pow(base, -2.0 * k / D);
+    for (int t = 0; t < T; ++t) {
+      host_cos[int64_t{t} * half + k] = static_cast<float>(std::cos(t * frequency));
+      host_sin[int64_t{t} * half + k] = static_cast<float>(std::sin(t * frequency));
+    }
+  }
+  backend->CopyToDevice(cos, host_cos.data(), sizeof(float) * host_cos.size());
+  backend->CopyToDevice(sin, host_sin.data(), sizeof(float) * host_sin.size());
+}
+
+void Model::Impl::Embed(const int32_t* tokens, const int32_t* positions, float* x, float* scratch, int rows) {
+  const int C = config.width;
+  backend->EmbeddingForward(tokens, Parameter(weights, "wte"), x, rows, C);
+  if (config.position == PositionKind::kLearned) {
+    backend->EmbeddingForward(positions, Parameter(weights, "wpe"), scratch, rows, C);
+    backend->Add(x, scratch, x, int64_t{rows} * C);
+  }
+}
+
+absl::Status Model::Impl::EnsureActivations(int B, int T) {
+  if (activations != nullptr && activations->B == B && activations->T == T) return absl::OkStatus();
+  activations.reset();
+  auto a = std::make_unique<Activations>(&memory);
+  a->B = B;
+  a->T = T;
+  const int64_t C = config.width, N = int64_t{B} * T, NC = N * C, BHT = N * config.heads;
+  const bool l2 = config.attention.qk_norm == QkNorm::kL2, rope = config.position == PositionKind::kRope;
+  struct Arena& arena = a->arena;
+  a->layers.resize(config.layers);
+  for (LayerActivations& layer : a->layers) {
+    layer = {};
+    for (float** p : {&layer.residual, &layer.ln1, &layer.q, &layer.k, &layer.v, &layer.attention, &layer.middle, &layer.ln2}) {
+      arena.Take(p, NC);
+    }
+    for (float** p : {&layer.mean1, &layer.rstd1, &layer.mean2, &layer.rstd2}) arena.Take(p, N);
+    if (l2) {
+      arena.Take(&layer.q_norm, BHT);
+      arena.Take(&layer.k_norm, BHT);
+    }
+    arena.Take(&layer.row_stats, AttentionRowStatFloats({B, T, config.heads, config.head_dim()}));
+    arena.Take(&layer.fc, 4 * NC);
+    arena.Take(&layer.gelu, 4 * NC);
+  }
+  for (float** p : {&a->final_residual, &a->lnf, &a->d_residual, &a->d_narrow, &a->dq, &a->dk, &a->dv}) arena.Take(p, NC);
+  for (float** p : {&a->meanf, &a->rstdf, &a->losses}) arena.Take(p, N);
+  for (int32_t** p : {&a->tokens, &a->targets, &a->positions}) arena.Take(p, N);
+  arena.Take(&a->wide, 4 * NC);
+  arena.Take(&a->qkv, 3 * NC);
+  arena.Take(&a->logits, LogitRows(N) * config.vocab);
+  if (rope) {
+    arena.Take(&a->cos, int64_t{T} * config.head_dim() / 2);
+    arena.Take(&a->sin, int64_t{T} * config.head_dim() / 2);
+  }
+  ABLATE_RETURN_IF_ERROR(arena.Commit());
+  if (rope) WriteRopeTable(a->cos, a->sin, T, config.rope_base);
+  std::vector<int32_t> positions(N);
+  for (int64_t i = 0; i < N; ++i) positions[i] = static_cast<int32_t>(i % T);
+  backend->CopyToDevice(a->positions, positions.data(), sizeof(int32_t) * N);
+  activations = std::move(a);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BatchLoss> Model::Impl::ForwardBackward(const int32_t* tokens, const int32_t* targets, int B, int T,
+                                                       double grad_scale) {
+  ABLATE_RETURN_IF_ERROR(EnsureActivations(B, T));
+  Activations& a = *activations;
+  const int C = config.width, V = config.vocab, N = B * T;
+  const int64_t NC = int64_t{N} * C;
+  const AttentionSpec& spec = config.attention;
+  const AttentionShape shape{B, T, config.heads, config.head_dim(), 0};
+  BatchLoss result;
+  backend->CopyToDevice(a.tokens, tokens, sizeof(int32_t) * N);
+  backend->CopyToDevice(a.targets, targets, sizeof(int32_t) * N);
+
+  Embed(a.tokens, a.positions, a.layers[0].residual, a.d_narrow, N);
+  for (int l = 0; l < config.layers; ++l) {
+    LayerActivations& x = a.layers[l];
+    const LayerParameters w = Layer(weights, l);
+    float* next = l + 1 < config.layers ? a.layers[l + 1].residual : a.final_residual;
+    backend->LayerNormForward(x.residual, w.ln1_w, w.ln1_b, x.ln1, x.mean1, x.rstd1, N, C);
+    backend->LinearForward(x.ln1, w.qkv_w, w.qkv_b, a.qkv, N, C, 3 * C);
+    backend->QkvForward(a.qkv, a.cos, a.sin, spec.qk_norm, x.q, x.k, x.v, x.q_norm, x.k_norm, shape);
+    backend->AttentionForward(spec, shape, x.q, x.k, x.v, w.ssmax_s, w.ssmax_b, x.attention, x.row_stats, &result.counts);
+    backend->LinearForward(x.attention, w.proj_w, w.proj_b, a.d_narrow, N, C, C);
+    backend->Add(x.residual, a.d_narrow, x.middle, NC);
+    backend->LayerNormForward(x.middle, w.ln2_w, w.ln2_b, x.ln2, x.mean2, x.rstd2, N, C);
+    backend->LinearForward(x.ln2, w.fc_w, w.fc_b, x.fc, N, C, 4 * C);
+    backend->GeluForward(x.fc, x.gelu, 4 * NC);
+    backend->LinearForward(x.gelu, w.fcproj_w, w.fcproj_b, a.d_narrow, N, 4 * C, C);
+    backend->Add(x.middle, a.d_narrow, next, NC);
+  }
+  backend->LayerNormForward(a.final_residual, Parameter(weights, "lnf.w"), Parameter(weights, "lnf.b"), a.lnf, a.meanf,
+                            a.rstdf, N, C);
+
+  // The head, forward and backward, a chunk of rows at a time: logits of all rows are never held when V is large.
+  float* wte = Parameter(weights, "wte");
+  float* d_wte = Parameter(gradients, "wte");
+  const int64_t chunk = LogitRows(N);
+  for (int64_t row = 0; row < N; row += chunk) {
+    const int rows = static_cast<int>(std::min(chunk, N - row));
+    backend->LinearForward(a.lnf + row * C, wte, nullptr, a.logits, rows, C, V);
+    backend->CrossEntropyForwardBackward(a.logits, a.targets + row, a.losses + row, static_cast<float>(grad_scale), rows, V);
+    backend->LinearBackward(a.logits, a.lnf + row * C, wte, a.d_narrow + row * C, d_wte, nullptr, rows, C, V);
+  }
+
+  backend->Zero(a.d_residual, sizeof(float) * NC);
+  backend->LayerNormBackward(a.d_narrow, a.final_residual, Parameter(weights, "lnf.w"), a.meanf, a.rstdf, a.d_residual,
+                             Parameter(gradients, "lnf.w"), Parameter(gradients, "lnf.b"), N, C);
+  for (int l = config.layers - 1; l >= 0; --l) {
+    const LayerActivations& x = a.layers[l];
+    const LayerParameters w = Layer(weights, l);
+    const LayerParameters d = Layer(gradients, l);
+    backend->LinearBackward(a.d_residual, x.gelu, w.fcproj_w, a.wide, d.fcproj_w, d.fcproj_b, N, 4 * C, C);
+    backend->GeluBackward(a.wide, x.fc, a.wide, 4 * NC);
+    backend->LinearBackward(a.wide, x.ln2, w.fc_w, a.d_narrow, d.fc_w, d.fc_b, N, C, 4 * C);
+    backend->LayerNormBackward(a.d_narrow, x.middle, w.ln2_w, x.mean2, x.rstd2, a.d_residual, d.ln2_w, d.ln2_b, N, C);
+    backend->LinearBackward(a.d_residual, x.attention, w.proj_w, a.d_narrow, d.proj_w, d.proj_b, N, C, C);
+    backend->AttentionBackward(spec, shape, x.q, x.k, x.v, w.ssmax_s, w.ssmax_b, x.attention, a.d_narrow, x.row_stats, a.dq,
+                               a.dk, a.dv, d.ssmax_s, d.ssmax_b);
+    backend->QkvBackward(a.dq, a.dk, a.dv, x.q, x.k, a.cos, a.sin, spec.qk_norm, x.q_norm, x.k_norm, a.qkv, shape);
+    backend->LinearBackward(a.qkv, x.ln1, w.qkv_w, a.d_narrow, d.qkv_w, d.qkv_b, N, C, 3 * C);
+    backend->LayerNormBackward(a.d_narrow, x.residual, w.ln1_w, x.mean1, x.rstd1, a.d_residual, d.ln1_w, d.ln1_b, N, C);
+  }
+  backend->EmbeddingBackward(a.tokens, a.d_residual, d_wte, N, C, V);
+  if (config.position == PositionKind::kLearned) {
+    backend->EmbeddingBackward(a.positions, a.d_residual, Parameter(gradients, "wpe"), N, C, config.train_length);
+  }
+
+  std::vector<float> losses(N);
+  backend->CopyToHost(losses.data(), a.losses, sizeof(float) * N);
+  ABLATE_RETURN_IF_ERROR(backend->Synchronize());
+  SumLosses(losses, targets, &result);
+  return result;
+}
+
+absl::StatusOr<BatchLoss> Model::Impl::Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T,
+                                                const AttentionSpec& spec, double rope_base, int window, float* losses) {
+  const int C = config.width, V = config.vocab, D = config.head_dim();
+  const int group = static_cast<int>(std::min<int64_t>(B, std::max<int64_t>(1, kEvalRows / T)));
+  const int64_t rows = int64_t{group} * T, NC = rows * C, wide_rows = std::min(rows, kEvalRows);
+  const bool l2 = spec.qk_norm == QkNorm::kL2, rope = config.position == PositionKind::kRope;
+  struct Arena arena(&memory);
+  float *x, *narrow, *q, *k, *v, *qkv, *wide, *logits, *mean, *rstd, *device_losses;
+  float *q_norm = nullptr, *k_norm = nullptr, *cos = nullptr, *sin = nullptr;
+  int32_t *device_tokens, *device_targets, *positions;
+  for (float** p : {&x, &narrow, &q, &k, &v}) arena.Take(p, NC);
+  arena.Take(&qkv, 3 * NC);
+  arena.Take(&wide, 4 * wide_rows * C);
+  arena.Take(&logits, LogitRows(rows) * V);
+  for (float** p : {&mean, &rstd, &device_losses}) arena.Take(p, rows);
+  for (int32_t** p : {&device_tokens, &device_targets, &positions}) arena.Take(p, rows);
+  if (l2) {
+    arena.Take(&q_norm, rows * config.heads);
+    arena.Take(&k_norm, rows * config.heads);
+  }
+  if (rope) {
+    arena.Take(&cos, int64_t{T} * D / 2);
+    arena.Take(&sin, int64_t{T} * D / 2);
+  }
+  ABLATE_RETURN_IF_ERROR(arena.Commit());
+  if (rope) WriteRopeTable(cos, sin, T, rope_base);
+  std::vector<int32_t> host_positions(rows);
+  for (int64_t i = 0; i < rows; ++i) host_positions[i] = static_cast<int32_t>(i % T);
+  backend->CopyToDevice(positions, host_positions.data(), sizeof(int32_t) * rows);
+
+  BatchLoss result;
+  std::vector<float> host_losses;
+  for (int b0 = 0; b0 < B; b0 += group) {
+    const int sequences = std::min(group, B - b0), n = sequences * T;
+    const int64_t first = int64_t{b0} * T;
+    const AttentionShape shape{sequences, T, config.heads, D, window};
+    backend->CopyToDevice(device_tokens, tokens + first, sizeof(int32_t) * n);
+    backend->CopyToDevice(device_targets, targets + first, sizeof(int32_t) * n);
+    Embed(device_tokens, positions, x, narrow, n);
+    for (int l = 0; l < config.layers; ++l) {
+      const LayerParameters w = Layer(weights, l);
+      float* attention = qkv;  // free again once it is split
+      backend->LayerNormForward(x, w.ln1_w, w.ln1_b, narrow, mean, rstd, n, C);
+      backend->LinearForward(narrow, w.qkv_w, w.qkv_b, qkv, n, C, 3 * C);
+      backend->QkvForward(qkv, cos, sin, spec.qk_norm, q, k, v, q_norm, k_norm, shape);
+      backend->AttentionForward(spec, shape, q, k, v, w.ssmax_s, w.ssmax_b, attention, nullptr, &result.counts);
+      backend->LinearForward(attention, w.proj_w, w.proj_b, narrow, n, C, C);
+      backend->Add(x, narrow, x, int64_t{n} * C);
+      backend->LayerNormForward(x, w.ln2_w, w.ln2_b, narrow, mean, rstd, n, C);
+      for (int64_t row = 0; row < n; row += wide_rows) {
+        const int part = static_cast<int>(std::min<int64_t>(wide_rows, n - row));
+        backend->LinearForward(narrow + row * C, w.fc_w, w.fc_b, wide, part, C, 4 * C);
+        backend->GeluForward(wide, wide, int64_t{part} * 4 * C);
+        backend->LinearForward(wide, w.fcproj_w, w.fcproj_b, narrow + row * C, part, 4 * C, C);
+      }
+      backend->Add(x, narrow, x, int64_t{n} * C);
+    }
+    backend->LayerNormForward(x, Parameter(weights, "lnf.w"), Parameter(weights, "lnf.b"), narrow, mean, rstd, n, C);
+    const int64_t chunk = LogitRows(rows);
+    for (int64_t row = 0; row < n; row += chunk) {
+      const int part = static_cast<int>(std::min<int64_t>(chunk, n - row));
+      backend->LinearForward(narrow + row * C, Parameter(weights, "wte"), nullptr, logits, part, C, V);
+      backend->CrossEntropyForward(logits, device_targets + row, device_losses + row, part, V);
+    }
+    host_losses.resize(n);
+    backend->CopyToHost(host_losses.data(), device_losses, sizeof(float) * n);
+    ABLATE_RETURN_IF_ERROR(backend->Synchronize());
+    SumLosses(host_losses, targets + first, &result);
+    if (losses != nullptr) std::copy(host_losses.begin(), host_losses.end(), losses + first);
+  }
+  return result;
+}
+
+}  // namespace ablate
