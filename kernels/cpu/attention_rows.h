@@ -1,0 +1,33 @@
+// The element-wise passes over one row of a panel: scores -> weights, and scores and output gradients -> weights and score
+// gradients. Must not know matrices or threads. Formulas: kernels/attention/score.h.
+// Thread rule: free functions; the row and the scratch belong to the caller.
+#pragma once
+
+#include "kernels/attention/score.h"
+#include "kernels/attention/variants.h"
+
+namespace ablate::attention {
+
+// A row in tile layout (attention_tiles.h): the 16 columns of block b at offset + (b - first) * stride. Columns [low, high)
+// are attended; the others of blocks [first, last) become zero.
+struct RowSpan {
+  int64_t offset;  // of the row's first block from the tiles' start
+  int64_t stride;  // floats from one block to the next
+  int first, last;
+  int low, high;
+};
+
+// Scores (bare products q.k) -> unscaled weights, in place; returns what backward needs and, in *scale, the factor that makes
+// them weights (0 for a zero row).
+using ForwardRow = score::RowStat (*)(const score::Config& config, const score::RowConst& row, const RowSpan& span,
+                                      float* scores, float* scale);
+
+// In place: scores -> weights (scaled), output gradients G -> score gradients dS (by c q.k + beta). mean_gradient: D, 0
+// without l1. scratch: 16 floats a block.
+using BackwardRow = void (*)(const score::Config& config, const score::RowConst& row, const score::RowStat& stat,
+                             const RowSpan& span, float mean_gradient, float* scores, float* gradients, float* scratch);
+
+ForwardRow ForwardRowFor(Activation activation, const score::Config& config);
+BackwardRow BackwardRowFor(Activation activation, const score::Config& config);
+
+}  // namespace ablate::attention
