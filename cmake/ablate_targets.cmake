@@ -7,6 +7,7 @@ include(GoogleTest)
 
 add_library(ablate_warnings INTERFACE)
 target_compile_options(ablate_warnings INTERFACE -Wall -Wextra -Wno-missing-field-initializers
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>  # g++ 12 misfires on "text" + std::string (GCC bug 105651)
   $<$<BOOL:${ABLATE_WERROR}>:-Werror>
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
 

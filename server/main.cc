@@ -1,0 +1,159 @@
+// ablate-server: the coordinator as a program. Wires flags, artifact store, coordinator and gRPC together; nothing else.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/strings/str_cat.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "base/version.h"
+#include "server/artifacts/artifact_store.h"
+#include "server/coordinator.h"
+#include "server/services/grpc_server.h"
+
+ABSL_FLAG(std::string, data_dir, "", "where everything is kept");
+ABSL_FLAG(std::string, listen, "127.0.0.1:7433", "HOST:PORT or unix:PATH");
+ABSL_FLAG(bool, insecure, false, "allow a listener that other machines can reach");
+ABSL_FLAG(std::string, ready_file, "", "written with the address once the server answers");
+ABSL_FLAG(double, lease_seconds, 30, "silence after which a worker's attempts are taken away");
+ABSL_FLAG(double, contact_seconds, 2, "how often a busy worker calls");
+ABSL_FLAG(double, idle_wait_seconds, 30, "how long an idle worker is kept in its call");
+ABSL_FLAG(int32_t, max_failures, 3, "failures after which a job is given up");
+ABSL_FLAG(int32_t, max_threads, 1024, "bound on calls that are served or wait at once");
+
+namespace ablate {
+namespace {
+
+constexpr char kUsage[] = R"(ablate-server: the coordinator. Queues the jobs of sweeps, hands them to workers, records results.
+
+usage: ablate-server --data-dir DIR [flags]
+
+  --data-dir DIR            where everything is kept: DIR/ablate.db, DIR/artifacts/ (required; made if absent)
+  --listen ADDR             HOST:PORT or unix:PATH (default 127.0.0.1:7433); port 0 takes a free one
+  --insecure                allow a listener that other machines can reach. There is no encryption and no password yet:
+                            whoever reaches it may read and change everything
+  --ready-file PATH         written with the address once the server answers
+  --lease-seconds S         silence after which a worker's attempts are taken away (default 30)
+  --contact-seconds S       how often a busy worker calls (default 2, at most a third of the lease)
+  --idle-wait-seconds S     how long an idle worker is kept in its call (default 30)
+  --max-failures N          failures after which a job is given up (default 3)
+  --max-threads N           calls that are served or wait at once; each idle worker holds one (default 1024)
+  --version, --help
+
+Prints "listening on ADDR" when it is ready and writes DIR/server.address. SIGTERM or SIGINT end it cleanly; running jobs go on
+on their workers, which re-attach when the server is back.
+
+example: ablate-server --data-dir ./ablate-data --listen unix:./ablate-data/server.sock
+)";
+
+// absl's own --help ends with code 1 and lists flags of libraries.
+bool WantsFlag(int argc, char** argv, const char* name) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], name) == 0) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<CoordinatorOptions> OptionsFromFlags() {
+  CoordinatorOptions options;
+  options.data_dir = absl::GetFlag(FLAGS_data_dir);
+  if (options.data_dir.empty()) return absl::InvalidArgumentError("--data-dir is missing: name a folder, e.g. --data-dir ./ablate-data");
+  const double lease = absl::GetFlag(FLAGS_lease_seconds);
+  const double contact = absl::GetFlag(FLAGS_contact_seconds);
+  const double idle = absl::GetFlag(FLAGS_idle_wait_seconds);
+  if (!(lease >= 0.1 && lease <= 86'400)) return absl::InvalidArgumentError("--lease-seconds must be from 0.1 to 86400");
+  if (!(contact > 0 && contact <= 3600)) return absl::InvalidArgumentError("--contact-seconds must be above 0 and at most 3600");
+  if (!(idle >= 0 && idle <= 3600)) return absl::InvalidArgumentError("--idle-wait-seconds must be from 0 to 3600");
+  if (absl::GetFlag(FLAGS_max_failures) < 1) return absl::InvalidArgumentError("--max-failures must be at least 1");
+  if (absl::GetFlag(FLAGS_max_threads) < 8) return absl::InvalidArgumentError("--max-threads must be at least 8");
+  options.lease_ms = static_cast<int64_t>(lease * 1000);
+  // Two lost calls must not cost a lease.
+  options.busy_contact_ms = static_cast<int64_t>(std::min(contact, lease / 3) * 1000);
+  options.idle_wait_ms = static_cast<int64_t>(idle * 1000);
+  options.max_failures = absl::GetFlag(FLAGS_max_failures);
+
+  const std::string listen = absl::GetFlag(FLAGS_listen);
+  if (!IsLocalAddress(listen) && !absl::GetFlag(FLAGS_insecure)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen ", listen, " can be reached from other machines, without encryption or password: add --insecure if the "
+                     "network is yours, or listen on 127.0.0.1 or unix:PATH"));
+  }
+  return options;
+}
+
+absl::Status Serve(const sigset_t& signals) {
+  ABLATE_ASSIGN_OR_RETURN(CoordinatorOptions options, OptionsFromFlags());
+  ABLATE_RETURN_IF_ERROR(MakeDirs(options.data_dir));
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<ArtifactStore> artifacts,
+                          ArtifactStore::Open(JoinPath(options.data_dir, "artifacts")));
+  options.has_artifact = [store = artifacts.get()](const std::string& sha256) { return store->Has(sha256); };
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Coordinator> coordinator, Coordinator::Open(options));
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server,
+                          GrpcServer::Start(absl::GetFlag(FLAGS_listen), coordinator.get(), artifacts.get(),
+                                            absl::GetFlag(FLAGS_max_threads)));
+
+  // Where `ablate --data-dir DIR` finds the server that has DIR open.
+  const std::string address_file = JoinPath(options.data_dir, "server.address");
+  const std::string ready_file = absl::GetFlag(FLAGS_ready_file);
+  ABLATE_RETURN_IF_ERROR(WriteFileAtomic(address_file, server->address() + "\n"));
+  if (!ready_file.empty()) ABLATE_RETURN_IF_ERROR(WriteFileAtomic(ready_file, server->address() + "\n"));
+  std::printf("listening on %s\n", server->address().c_str());
+  std::fflush(stdout);
+
+  int signal = 0;
+  ::sigwait(&signals, &signal);
+  LOG(INFO) << "stopping on " << ::strsignal(signal);
+  // A second signal ends it at once: whatever was answered is on the disk.
+  ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  (void)RemoveFile(address_file);
+  coordinator->Shutdown();
+  server->Shutdown();
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  if (WantsFlag(argc, argv, "--help") || WantsFlag(argc, argv, "-h")) {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
+  if (WantsFlag(argc, argv, "--version")) {
+    std::printf("ablate-server %s\n", BuildVersion());
+    return 0;
+  }
+  // Before the first thread of gRPC's exists: later ones inherit the mask.
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGTERM);
+  ::sigaddset(&signals, SIGINT);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  // gRPC's own complaints repeat ours, unreadably.
+  ::setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+
+  InitLogging(argv[0]);
+  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  if (rest.size() > 1) {
+    std::fprintf(stderr, "ablate-server: unexpected argument \"%s\"; see ablate-server --help\n", rest[1]);
+    return 2;
+  }
+  const absl::Status status = Serve(signals);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "ablate-server: %s\n", std::string(status.message()).c_str());
+  if (absl::IsInvalidArgument(status)) return 2;
+  return absl::IsFailedPrecondition(status) ? 5 : 1;
+}
+
+}  // namespace
+}  // namespace ablate
+
+int main(int argc, char** argv) { return ablate::Main(argc, argv); }

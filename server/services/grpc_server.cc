@@ -1,0 +1,148 @@
+#include "server/services/grpc_server.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/grpcpp.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/resource_quota.h"
+#include "server/services/artifacts.h"
+#include "server/services/jobs.h"
+#include "server/services/results.h"
+#include "server/services/sweeps.h"
+#include "server/services/worker_link.h"
+#include "server/services/workers.h"
+
+namespace ablate {
+namespace {
+
+constexpr int kMaxMessageBytes = 32 << 20;
+constexpr size_t kMaxSocketPath = sizeof(sockaddr_un::sun_path) - 1;
+
+std::string UnixPath(const std::string& address) {
+  if (absl::StartsWith(address, "unix://")) return address.substr(7);
+  if (absl::StartsWith(address, "unix:")) return address.substr(5);
+  return "";
+}
+
+// gRPC replaces an existing socket file, also one on which a live server listens: ask first.
+bool SomebodyListens(const std::string& path) {
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const bool connected = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  ::close(fd);
+  return connected;
+}
+
+}  // namespace
+
+bool IsLocalAddress(const std::string& address) {
+  if (absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:")) return true;
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return false;
+  const std::string host = address.substr(0, colon);
+  if (host == "localhost" || host == "[::1]") return true;
+  return absl::StartsWith(host, "127.") && host.find_first_not_of("0123456789.") == std::string::npos;
+}
+
+struct GrpcServer::State {
+  State(Coordinator* coordinator, ArtifactStore* store)
+      : sweeps(coordinator), jobs(coordinator), results(coordinator), workers(coordinator), worker_link(coordinator),
+        artifacts(store) {}
+  SweepsService sweeps;
+  JobsService jobs;
+  ResultsService results;
+  WorkersService workers;
+  WorkerLinkService worker_link;
+  ArtifactsService artifacts;
+  std::string address;
+  std::unique_ptr<grpc::Server> server;
+};
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& address, Coordinator* coordinator,
+                                                              ArtifactStore* artifacts, int max_threads) {
+  const bool is_unix = absl::StartsWith(address, "unix:");
+  const bool is_tcp = !is_unix && !absl::StartsWith(address, "unix-abstract:");
+  const std::string path = UnixPath(address);
+  if (is_unix && (path.empty() || path.size() > kMaxSocketPath)) {
+    return absl::InvalidArgumentError(absl::StrCat("the socket path \"", path, "\" has ", path.size(), " bytes; it needs 1 to ",
+                                                   kMaxSocketPath, ": choose another one"));
+  }
+  if (is_tcp && address.rfind(':') == std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", address, "\" is not HOST:PORT or unix:PATH"));
+  }
+  const absl::Status in_use = absl::UnavailableError(absl::StrCat(
+      "cannot listen on ", address, ": it is in use by another program, not an address of this machine, or not permitted"));
+  if (is_unix && SomebodyListens(path)) return in_use;
+
+  static const bool plugins = [] {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    return true;
+  }();
+  (void)plugins;
+
+  auto state = std::make_unique<State>(coordinator, artifacts);
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  // Off, or a second server would bind the same port and take half of the calls.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Workers behind a lost network must not stay "connected": ping idle connections, and let clients ping too.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  grpc::ResourceQuota quota("ablate-server");
+  quota.SetMaxThreads(max_threads);
+  builder.SetResourceQuota(quota);
+  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 4);
+  for (grpc::Service* service :
+       std::initializer_list<grpc::Service*>{&state->sweeps, &state->jobs, &state->results, &state->workers,
+                                             &state->worker_link, &state->artifacts}) {
+    builder.RegisterService(service);
+  }
+  const mode_t mask = ::umask(0077);  // for the socket file
+  state->server = builder.BuildAndStart();
+  ::umask(mask);
+  if (state->server == nullptr || (is_tcp && port == 0)) return in_use;
+  state->address = is_tcp ? absl::StrCat(address.substr(0, address.rfind(':')), ":", port) : address;
+  for (const char* service : {"ablate.v1.Sweeps", "ablate.v1.Jobs", "ablate.v1.Results", "ablate.v1.Workers",
+                              "ablate.v1.WorkerLink", "ablate.v1.Artifacts"}) {
+    state->server->GetHealthCheckService()->SetServingStatus(service, true);
+  }
+  return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(state)));
+}
+
+GrpcServer::GrpcServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+GrpcServer::~GrpcServer() { Shutdown(); }
+
+const std::string& GrpcServer::address() const { return state_->address; }
+
+void GrpcServer::Shutdown() {
+  if (state_->server == nullptr) return;
+  state_->server->GetHealthCheckService()->Shutdown();
+  state_->server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  state_->server->Wait();
+  state_->server.reset();
+}
+
+}  // namespace ablate

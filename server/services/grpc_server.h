@@ -1,0 +1,41 @@
+// The gRPC server with all services, health and reflection. Must not know how the coordinator works.
+// Thread rule: Start, Shutdown and the destructor from one thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/artifacts/artifact_store.h"
+#include "server/coordinator.h"
+
+namespace ablate {
+
+// Whether only this machine can reach `address`: unix:, unix-abstract:, localhost, 127.0.0.0/8, [::1].
+bool IsLocalAddress(const std::string& address);
+
+class GrpcServer {
+ public:
+  // Listens on `address` ("127.0.0.1:7433", "[::1]:0", "unix:/path"); port 0 takes a free one. Each waiting call (an idle worker, a
+  // watched sweep) holds a thread: `max_threads` bounds them, and what is beyond is answered ResourceExhausted.
+  // A Unix socket is open to its owner alone.
+  // InvalidArgument: not an address, or a socket path over 107 bytes. Unavailable: cannot listen there (in use, not permitted).
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& address, Coordinator* coordinator,
+                                                           ArtifactStore* artifacts, int max_threads = 1024);
+  ~GrpcServer();
+  GrpcServer(const GrpcServer&) = delete;
+  GrpcServer& operator=(const GrpcServer&) = delete;
+
+  // Where it listens, with the real port.
+  const std::string& address() const;
+  // Ends open calls within a second or so. Call Coordinator::Shutdown first, so that nobody waits in it.
+  void Shutdown();
+
+ private:
+  struct State;
+  explicit GrpcServer(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ablate

@@ -1,0 +1,23 @@
+#include "server/services/results.h"
+
+#include "server/services/adapter.h"
+
+namespace ablate {
+
+grpc::Status ResultsService::GetTable(grpc::ServerContext*, const v1::GetTableRequest* request,
+                                      v1::GetTableResponse* response) {
+  return Answer(coordinator_, &Coordinator::GetTable, *request, response);
+}
+
+grpc::Status ResultsService::CompareArms(grpc::ServerContext*, const v1::CompareArmsRequest* request,
+                                         v1::CompareArmsResponse* response) {
+  return Answer(coordinator_, &Coordinator::CompareArms, *request, response);
+}
+
+grpc::Status ResultsService::Query(grpc::ServerContext*, const v1::QueryRequest* request,
+                                   grpc::ServerWriter<v1::QueryResponse>* writer) {
+  return AnswerStream<v1::QueryRequest, v1::QueryResponse>(
+      *request, writer, [&](const auto& send) { return coordinator_->Query(*request, send); });
+}
+
+}  // namespace ablate

@@ -1,0 +1,43 @@
+#include "server/services/sweeps.h"
+
+#include "server/services/adapter.h"
+
+namespace ablate {
+
+grpc::Status SweepsService::PlanSweep(grpc::ServerContext*, const v1::PlanSweepRequest* request,
+                                      v1::PlanSweepResponse* response) {
+  return Answer(coordinator_, &Coordinator::PlanSweep, *request, response);
+}
+
+grpc::Status SweepsService::SubmitSweep(grpc::ServerContext*, const v1::SubmitSweepRequest* request,
+                                        v1::SubmitSweepResponse* response) {
+  return Answer(coordinator_, &Coordinator::SubmitSweep, *request, response);
+}
+
+grpc::Status SweepsService::GetSweep(grpc::ServerContext*, const v1::GetSweepRequest* request, v1::Sweep* response) {
+  return Answer(coordinator_, &Coordinator::GetSweep, *request, response);
+}
+
+grpc::Status SweepsService::ListSweeps(grpc::ServerContext*, const v1::ListSweepsRequest* request,
+                                       v1::ListSweepsResponse* response) {
+  return Answer(coordinator_, &Coordinator::ListSweeps, *request, response);
+}
+
+grpc::Status SweepsService::WatchSweep(grpc::ServerContext* context, const v1::WatchSweepRequest* request,
+                                       grpc::ServerWriter<v1::Sweep>* writer) {
+  return AnswerStream<v1::WatchSweepRequest, v1::Sweep>(*request, writer, [&](const auto& send) {
+    return coordinator_->WatchSweep(*request, send, [context] { return context->IsCancelled(); });
+  });
+}
+
+grpc::Status SweepsService::CancelSweep(grpc::ServerContext*, const v1::CancelSweepRequest* request,
+                                        v1::Sweep* response) {
+  return Answer(coordinator_, &Coordinator::CancelSweep, *request, response);
+}
+
+grpc::Status SweepsService::RetrySweep(grpc::ServerContext*, const v1::RetrySweepRequest* request,
+                                       v1::RetrySweepResponse* response) {
+  return Answer(coordinator_, &Coordinator::RetrySweep, *request, response);
+}
+
+}  // namespace ablate

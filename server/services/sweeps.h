@@ -1,0 +1,31 @@
+// Sweeps over gRPC: a thin adapter (see adapter.h). Knows no more than the coordinator's interface.
+#pragma once
+
+#include "proto/coordinator.grpc.pb.h"
+#include "server/coordinator.h"
+
+namespace ablate {
+
+class SweepsService final : public v1::Sweeps::Service {
+ public:
+  explicit SweepsService(Coordinator* coordinator) : coordinator_(coordinator) {}
+
+  grpc::Status PlanSweep(grpc::ServerContext* context, const v1::PlanSweepRequest* request,
+                         v1::PlanSweepResponse* response) override;
+  grpc::Status SubmitSweep(grpc::ServerContext* context, const v1::SubmitSweepRequest* request,
+                           v1::SubmitSweepResponse* response) override;
+  grpc::Status GetSweep(grpc::ServerContext* context, const v1::GetSweepRequest* request, v1::Sweep* response) override;
+  grpc::Status ListSweeps(grpc::ServerContext* context, const v1::ListSweepsRequest* request,
+                          v1::ListSweepsResponse* response) override;
+  grpc::Status WatchSweep(grpc::ServerContext* context, const v1::WatchSweepRequest* request,
+                          grpc::ServerWriter<v1::Sweep>* writer) override;
+  grpc::Status CancelSweep(grpc::ServerContext* context, const v1::CancelSweepRequest* request,
+                           v1::Sweep* response) override;
+  grpc::Status RetrySweep(grpc::ServerContext* context, const v1::RetrySweepRequest* request,
+                          v1::RetrySweepResponse* response) override;
+
+ private:
+  Coordinator* const coordinator_;
+};
+
+}  // namespace ablate

@@ -1,0 +1,19 @@
+// The worker link over gRPC: a thin adapter (see adapter.h). An idle worker's call holds one of the server's threads.
+#pragma once
+
+#include "proto/link.grpc.pb.h"
+#include "server/coordinator.h"
+
+namespace ablate {
+
+class WorkerLinkService final : public v1::WorkerLink::Service {
+ public:
+  explicit WorkerLinkService(Coordinator* coordinator) : coordinator_(coordinator) {}
+
+  grpc::Status Sync(grpc::ServerContext* context, const v1::SyncRequest* request, v1::SyncResponse* response) override;
+
+ private:
+  Coordinator* const coordinator_;
+};
+
+}  // namespace ablate
