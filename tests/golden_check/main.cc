@@ -9,9 +9,7 @@
 #include "base/log.h"
 #include "kernels/backend.h"
 #include "tests/golden_check/checks.h"
-#ifdef ABLATE_GOLDEN_STATISTICS
 #include "tests/golden_check/statistics_check.h"
-#endif
 
 namespace ablate {
 namespace {
@@ -21,7 +19,6 @@ constexpr char kUsage[] =
     "  Compares the double-precision reference and the backend with golden values (format: tests/golden/*.json)\n"
     "  and prints the largest relative error of each case.\n";
 
-#ifdef ABLATE_GOLDEN_STATISTICS
 absl::StatusOr<CheckOutcome> CheckStatistics(const std::string& path) {
   constexpr double kTolerance = 1e-9;
   auto results = CheckStatisticsFile(path);
@@ -36,18 +33,13 @@ absl::StatusOr<CheckOutcome> CheckStatistics(const std::string& path) {
     }
     // A NaN must fail, so the comparison is written to be false for it.
     const bool pass = result.max_relative_error <= kTolerance;
-    std::printf("%-50s  %10.2e%s\n", result.name.c_str(), result.max_relative_error, pass ? "" : "  FAILED");
+    std::printf("%-50s  %10.2e%s%s\n", result.name.c_str(), result.max_relative_error, pass ? "" : "  FAILED: ",
+                pass ? "" : result.worst.c_str());
     ++outcome.cases;
     outcome.failed += pass ? 0 : 1;
   }
   return outcome;
 }
-
-#else
-absl::StatusOr<CheckOutcome> CheckStatistics(const std::string&) {
-  return absl::UnimplementedError("this build has no statistics");
-}
-#endif
 
 int Main(const std::vector<std::string>& args) {
   std::vector<std::string> positional;
