@@ -236,7 +236,8 @@ TEST(Tost, AgreesWithItsInterval) {
 }
 
 TEST(Holm, StepsDownAndKeepsOrder) {
-  EXPECT_THAT(*Holm(Values{0.01, 0.04, 0.03, 0.005}), testing::Pointwise(testing::DoubleEq(), {0.03, 0.06, 0.06, 0.02}));
+  EXPECT_THAT(*Holm(Values{0.01, 0.04, 0.03, 0.005}),
+              testing::Pointwise(testing::DoubleEq(), {0.03, 0.06, 0.06, 0.02}));
   EXPECT_THAT(*Holm(Values{}), testing::IsEmpty());
   EXPECT_THAT(*Holm(Values{0.9, 1.0}), testing::ElementsAre(1.0, 1.0));
   EXPECT_THAT(*Holm(Values{0.0, 0.0}), testing::ElementsAre(0.0, 0.0));
