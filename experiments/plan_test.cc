@@ -1,0 +1,446 @@
+#include "experiments/plan.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
+#include "base/files.h"
+#include "base/hash.h"
+#include "experiments/axes.h"
+#include "experiments/sweep_file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/coordinator.pb.h"
+
+namespace ablate {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsSubsetOf;
+
+v1::SweepSpec Spec(const std::string& yaml) {
+  auto spec = ParseSweepFile("data: {path: a.txt, sha256: " + std::string(64, 'a') + "}\n" + yaml, "test.yaml");
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  return spec.ok() ? *spec : v1::SweepSpec();
+}
+
+Plan PlanOf(const v1::SweepSpec& spec) {
+  auto plan = MakePlan(spec);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *plan : Plan();
+}
+Plan PlanOf(const std::string& yaml) { return PlanOf(Spec(yaml)); }
+
+std::string Refusal(const std::string& yaml) {
+  const auto plan = MakePlan(Spec(yaml));
+  EXPECT_FALSE(plan.ok()) << yaml;
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(plan.status().message());
+}
+
+std::vector<std::string> Labels(const Plan& plan) {
+  std::vector<std::string> labels;
+  for (const Arm& arm : plan.arms) labels.push_back(arm.label);
+  return labels;
+}
+
+std::set<std::string> StageKeys(const Plan& plan) {
+  std::set<std::string> keys;
+  for (const PlannedStage& stage : plan.stages) EXPECT_TRUE(keys.insert(stage.key).second) << "a stage twice";
+  return keys;
+}
+
+std::set<std::string> Keys(const Plan& plan) {
+  std::set<std::string> keys = StageKeys(plan);
+  for (const PlannedEvaluation& evaluation : plan.evaluations) EXPECT_TRUE(keys.insert(evaluation.key).second);
+  return keys;
+}
+
+// What must hold of any plan.
+void CheckInvariants(const v1::SweepSpec& spec, const Plan& plan) {
+  std::set<std::pair<int, int64_t>> points;
+  std::set<int> used_stages, used_evaluations;
+  for (const Point& point : plan.points) {
+    ASSERT_TRUE(points.emplace(point.arm, point.seed).second) << "a point twice";
+    int64_t to = -1;
+    for (int i = point.stage; i >= 0; i = plan.stages[i].parent) {
+      const PlannedStage& stage = plan.stages[i];
+      used_stages.insert(i);
+      ASSERT_EQ(stage.seed, point.seed);
+      ASSERT_LT(stage.from_step, stage.to_step);
+      ASSERT_LT(stage.parent, i) << "a parent after its child";
+      if (to >= 0) {
+        ASSERT_EQ(stage.to_step, to);
+        ASSERT_TRUE(stage.has_children);
+      }
+      to = stage.from_step;
+    }
+    ASSERT_EQ(to, 0);
+    for (const int e : point.evaluations) {
+      used_evaluations.insert(e);
+      ASSERT_EQ(plan.evaluations[e].stage, point.stage);
+    }
+  }
+  ASSERT_EQ(points.size(), plan.arms.size() * plan.seeds.size());
+  ASSERT_EQ(plan.points.size(), points.size());
+  ASSERT_EQ(used_stages.size(), plan.stages.size()) << "a stage that no point needs";
+  ASSERT_EQ(used_evaluations.size(), plan.evaluations.size());
+  ASSERT_EQ(Keys(plan).size(), plan.stages.size() + plan.evaluations.size());
+  std::set<std::string> arms;
+  for (const Arm& arm : plan.arms) ASSERT_TRUE(arms.insert(arm.json).second) << arm.json;
+  const v1::PlanSummary summary = Summarize(spec, plan);
+  ASSERT_EQ(summary.points(), static_cast<int64_t>(plan.points.size()));
+  ASSERT_LE(summary.steps(), summary.steps_without_sharing());
+  int64_t steps = 0;
+  for (const PlannedStage& stage : plan.stages) steps += stage.to_step - stage.from_step;
+  ASSERT_EQ(summary.steps(), steps);
+}
+
+constexpr char kArms[] = R"(
+settings: {train.steps: 100}
+axes: {eval.ntk: [off, dynamic]}
+arms:
+  - {attention.variant: softmax}
+  - {attention.variant: lssar, attention.p: [3, 15]}
+seeds: 2
+evaluate: {lengths: [1x, 2x, 4x]}
+)";
+
+TEST(Plan, ArmsTimesAxesWithNtkAsAColumn) {
+  const v1::SweepSpec spec = Spec(kArms);
+  const Plan plan = PlanOf(spec);
+  CheckInvariants(spec, plan);
+  EXPECT_THAT(Labels(plan), ElementsAre("variant=softmax", "variant=lssar p=3", "variant=lssar p=15"));
+  EXPECT_EQ(plan.arms[2].json, R"({"attention.p":15,"attention.variant":"lssar"})");
+  EXPECT_EQ(plan.stages.size(), 6u);
+  // 1x without NTK; 2x and 4x with and without.
+  EXPECT_EQ(plan.points[0].evaluations.size(), 5u);
+  EXPECT_EQ(plan.evaluations.size(), 30u);
+  std::vector<std::pair<int64_t, bool>> cells;
+  for (const int e : plan.points[0].evaluations) cells.emplace_back(plan.evaluations[e].length_tokens, plan.evaluations[e].ntk);
+  EXPECT_THAT(cells, ElementsAre(std::pair(256, false), std::pair(512, false), std::pair(512, true), std::pair(1024, false),
+                                 std::pair(1024, true)));
+  EXPECT_EQ(plan.train_tokens_per_step, 2048);
+}
+
+// Permanent: these keys are in users' databases. A change here means that finished work is run again; bump kNumericsVersion instead.
+TEST(Plan, GoldenKeys) {
+  const Plan plan = PlanOf(kArms);
+  EXPECT_EQ(plan.stages[1].key,
+            Sha256Hex("{\"data\":{\"format\":\"text\",\"sha256\":\"" + std::string(64, 'a') +
+                      "\"},\"device\":\"any\",\"executor\":\"trainer\",\"numerics\":1,\"seed\":0,\"segments\":[[{\"attention.p\":3,"
+                      "\"attention.variant\":\"lssar\",\"train.steps\":100},0,100]],\"what\":\"state\"}"));
+  EXPECT_EQ(plan.evaluations[plan.points[1].evaluations[2]].key,
+            Sha256Hex("{\"eval\":{\"eval.ntk\":\"dynamic\"},\"length\":512,\"split\":\"selection\",\"state\":\"" + plan.stages[1].key +
+                      "\",\"what\":\"evaluation\"}"));
+  EXPECT_EQ(plan.stages[0].key, "9209834967b238a95c099c127ad363f13d0fe24e0d191a7d154213e9cca96f0c");
+  EXPECT_EQ(plan.evaluations[0].key, "e62477da2241112a84c6e0abf3e6e3400402ee7ecf41b8b2d2cdc05a0f65bd2b");
+  EXPECT_EQ(plan.sha256, "f962d428b18425d62ecf4ebec6d8b6e99619e334e1d2052047a87215d436a4a4");
+}
+
+constexpr char kSwitches[] = R"(
+settings: {train.steps: 100}
+arms:
+  - {attention.variant: softmax}
+  - {attention.variant: softmax, switch: [{at_step: 60, attention.variant: ssmax}]}
+  - {attention.variant: softmax, switch: [{at_step: 40, attention.variant: ssmax}]}
+  - {attention.variant: softmax, switch: [{at_step: 40, attention.variant: ssmax}, {at_step: 80, train.learning_rate: 1e-5}]}
+  - {attention.variant: softmax, switch: [{at_step: 40, attention.variant: softmax}, {at_step: 60, attention.variant: lssa}]}
+seeds: 1
+)";
+
+TEST(Plan, SwitchesShareTheTrainingBeforeThem) {
+  const v1::SweepSpec spec = Spec(kSwitches);
+  const Plan plan = PlanOf(spec);
+  CheckInvariants(spec, plan);
+  EXPECT_EQ(plan.arms[3].json, R"({"attention.variant":"softmax","attention.variant@40":"ssmax","train.learning_rate@80":0.00001})");
+  std::vector<std::tuple<int64_t, int64_t, std::string>> stages;
+  for (const PlannedStage& stage : plan.stages) stages.emplace_back(stage.from_step, stage.to_step, ToJson(stage.config));
+  const std::string softmax = R"({"train.steps":100})", ssmax = R"({"attention.variant":"ssmax","train.steps":100})";
+  EXPECT_THAT(stages,
+              ElementsAre(std::tuple(0, 40, softmax), std::tuple(40, 60, softmax), std::tuple(60, 100, softmax),
+                          std::tuple(60, 100, ssmax), std::tuple(40, 80, ssmax), std::tuple(80, 100, ssmax),
+                          std::tuple(80, 100, R"({"attention.variant":"ssmax","train.learning_rate":0.00001,"train.steps":100})"),
+                          std::tuple(60, 100, R"({"attention.variant":"lssa","train.steps":100})")));
+  const v1::PlanSummary summary = Summarize(spec, plan);
+  EXPECT_EQ(summary.steps(), 40 + 20 + 40 + 40 + 40 + 20 + 20 + 40);
+  EXPECT_EQ(summary.steps_without_sharing(), 500);
+  EXPECT_EQ(summary.arms(0).stages(), 3);
+  EXPECT_EQ(summary.arms(0).shared_stages(), 2);
+}
+
+TEST(Plan, WhereThePlannerCutsChangesNoKey) {
+  const Plan alone = PlanOf("settings: {train.steps: 100}\nseeds: 1");
+  const Plan with_switches = PlanOf(kSwitches);
+  const int end = with_switches.points[0].stage;
+  EXPECT_EQ(with_switches.stages[end].from_step, 60);
+  EXPECT_EQ(with_switches.stages[end].key, alone.stages[0].key);
+}
+
+TEST(Plan, ASwitchKeepsWhatTheArmSet) {
+  // p = 15 is lssar's default, and still given after the variant has changed.
+  const Plan plan = PlanOf("arms: [{attention.variant: lssar, attention.p: 15, switch: [{at_step: 5, attention.variant: softmax}]}]\nseeds: 1");
+  EXPECT_EQ(ToJson(plan.stages[0].config), R"({"attention.variant":"lssar"})");
+  EXPECT_EQ(ToJson(plan.stages[1].config), R"({"attention.p":15})");
+}
+
+TEST(Plan, EvaluationAxesNeverAddATraining) {
+  const std::string base = "settings: {train.steps: 100}\nseeds: 2\naxes:\n  attention.variant: [softmax, lssar]\n";
+  const Plan plain = PlanOf(base);
+  const std::string axes[] = {"eval.ntk: [off, dynamic]",          "eval.rope_theta_scale: [1, 50]",  "eval.ntk_factor: [1, 2]",
+                              "eval.attention.window: [0, 256]",   "eval.target_spans: [8, 16]",      "eval.attention.p: [none, 3]",
+                              "eval.attention.scale: [one, log_d]"};
+  std::string all = base;
+  for (const std::string& axis : axes) {
+    const v1::SweepSpec spec = Spec(base + "  " + axis + "\n");
+    const Plan plan = PlanOf(spec);
+    CheckInvariants(spec, plan);
+    EXPECT_EQ(StageKeys(plan), StageKeys(plain)) << axis;
+    all += "  " + axis + "\n";
+  }
+  EXPECT_EQ(StageKeys(PlanOf(all)), StageKeys(plain));
+}
+
+TEST(Plan, WhatCannotActIsComputedOnce) {
+  // NTK without RoPE; a window as long as the text; an override that repeats training.
+  const Plan none = PlanOf("settings: {model.position: none}\naxes: {eval.ntk: [off, dynamic], eval.rope_theta_scale: [1, 50]}\nseeds: 1");
+  EXPECT_EQ(none.arms.size(), 2u);
+  EXPECT_EQ(none.evaluations.size(), 4u);
+  const Plan window = PlanOf("axes: {eval.attention.window: [0, 256]}\nseeds: 1\nevaluate: {lengths: [1x, 2x]}");
+  EXPECT_EQ(window.evaluations.size(), 3u);
+  const Plan repeated = PlanOf("settings: {attention.variant: lssar}\naxes: {eval.attention.p: [3, 15, none]}\nseeds: 1\nevaluate: {lengths: [1x]}");
+  const Plan plain = PlanOf("settings: {attention.variant: lssar}\nseeds: 1\nevaluate: {lengths: [1x]}");
+  EXPECT_EQ(repeated.evaluations[1].key, plain.evaluations[0].key);
+  EXPECT_EQ(repeated.evaluations.size(), 3u);
+  const Plan lengths = PlanOf("seeds: 1\nevaluate: {lengths: [1x, 256, 512, 2x]}");
+  EXPECT_EQ(lengths.evaluations.size(), 2u);
+}
+
+TEST(Plan, OrderInTheFileChangesNoKey) {
+  const Plan a = PlanOf(R"(
+settings: {train.steps: 100, train.batch: 4}
+axes:
+  attention.variant: [softmax, lssar, ssmax]
+  train.learning_rate: [1e-3, 1e-4]
+  eval.ntk: [off, dynamic]
+seeds: [1, 2]
+baseline: {attention.variant: softmax, train.learning_rate: 1e-3}
+)");
+  const Plan b = PlanOf(R"(
+seeds: [2, 1]
+baseline: {train.learning_rate: 0.001, attention.variant: softmax}
+axes:
+  eval.ntk: [on, off]
+  train.learning_rate: [0.0001, 0.001]
+  attention.variant: [ssmax, softmax, lssar]
+settings: {train.batch: 4, train.steps: 1e2, model.preset: tiny}
+)");
+  EXPECT_EQ(Keys(a), Keys(b));
+  EXPECT_EQ(a.sha256, b.sha256);
+  EXPECT_EQ(a.arms[a.baseline_arm].json, b.arms[b.baseline_arm].json);
+}
+
+TEST(Plan, AddingAnArmOrASeedChangesNoOtherKey) {
+  const auto keys = Keys(PlanOf(kArms));
+  std::string more = kArms;
+  more.replace(more.find("  - {attention.variant: softmax}"), 0, "  - {attention.variant: relu}\n  - {attention.variant: softmax, switch: [{at_step: 50, attention.p: 3}]}\n");
+  more.replace(more.find("seeds: 2"), 8, "seeds: 4");
+  EXPECT_THAT(keys, IsSubsetOf(Keys(PlanOf(more))));
+}
+
+TEST(Plan, SweepsShareKeysWhenDataDeviceExecutorAndSeedAgree) {
+  const v1::SweepSpec spec = Spec("name: one\nseeds: 1");
+  v1::SweepSpec other = Spec("name: two\ndescription: else\nseeds: 1\npriority: 5\nkeep: all");
+  EXPECT_EQ(Keys(PlanOf(spec)), Keys(PlanOf(other)));
+  std::set<std::string> firsts = {PlanOf(spec).stages[0].key};
+  auto differs = [&](auto change) {
+    v1::SweepSpec changed = spec;
+    change(&changed);
+    EXPECT_TRUE(firsts.insert(PlanOf(changed).stages[0].key).second);
+  };
+  differs([](v1::SweepSpec* s) { s->mutable_data()->set_sha256(std::string(64, 'b')); });
+  differs([](v1::SweepSpec* s) { s->mutable_data()->set_format(v1::DataRef::TOKEN_SHARDS); });
+  differs([](v1::SweepSpec* s) { s->mutable_requirements()->set_device("cpu"); });
+  differs([](v1::SweepSpec* s) { s->mutable_requirements()->set_device("cuda"); });
+  differs([](v1::SweepSpec* s) { s->set_executor(v1::EXECUTOR_NOOP); });
+  differs([](v1::SweepSpec* s) { s->set_seeds(0, 7); });
+}
+
+TEST(Plan, ExcludeMatchesByValueAndKeepsTheRest) {
+  const std::string yaml = R"(
+axes:
+  attention.variant: [softmax, lssar]
+  attention.p: [none, 3, 15]
+  eval.ntk: [off, dynamic]
+seeds: 1
+exclude:
+  - {attention.variant: softmax, attention.p: [3, 15]}
+  - {attention.p: none, eval.ntk: dynamic}
+)";
+  const v1::SweepSpec spec = Spec(yaml);
+  const Plan plan = PlanOf(spec);
+  CheckInvariants(spec, plan);
+  EXPECT_THAT(Labels(plan), ElementsAre("variant=softmax p=none", "variant=lssar p=none", "variant=lssar p=3", "variant=lssar p=15"));
+  EXPECT_EQ(plan.points[0].evaluations.size(), 4u);
+  EXPECT_EQ(plan.points[2].evaluations.size(), 7u);
+  EXPECT_THAT(Refusal(yaml + "  - {attention.p: 4}\n"), HasSubstr("p=4 matches no arm"));
+  EXPECT_THAT(Refusal("axes: {attention.p: [3, 4]}\nexclude: [{attention.p: [3, 4]}]"), HasSubstr("no arm is left"));
+}
+
+TEST(Plan, BaselineIsFoundByValue) {
+  EXPECT_EQ(PlanOf("axes: {attention.variant: [lssar, softmax]}").baseline_arm, 0);
+  EXPECT_EQ(PlanOf("axes: {attention.variant: [lssar, softmax]}\nbaseline: {attention.p: none}").baseline_arm, 1);
+  EXPECT_EQ(PlanOf("arms: [{attention.variant: [softmax_sharpened, softmax]}, {attention.variant: softmax, switch: [{at_step: 9, attention.p: 3}]}]\n"
+                   "baseline: {attention.variant: softmax}")
+                .baseline_arm,
+            1);
+  EXPECT_THAT(Refusal("axes: {attention.variant: [lssar, lssa]}\nbaseline: {attention.variant: softmax}"), HasSubstr("no arm is the baseline"));
+  EXPECT_THAT(Refusal("axes: {attention.variant: [lssar, lssa], train.batch: [2, 4]}\nbaseline: {attention.variant: lssa}"),
+              HasSubstr("name more of its values"));
+}
+
+TEST(Plan, RefusalsNameTheArm) {
+  EXPECT_THAT(Refusal("axes: {attention.variant: [softmax, relu], attention.p: [3]}"), HasSubstr("arm variant=relu p=3: attention.p needs"));
+  EXPECT_THAT(Refusal("axes: {model.heads: [4, 3]}"), HasSubstr("arm heads=3: model.width 128"));
+  EXPECT_THAT(Refusal("axes: {eval.attention.scale: [log_d, ssmax]}"), HasSubstr("arm scale=ssmax: "));
+  EXPECT_THAT(Refusal("arms: [{attention.variant: lssar}, {attention.variant: lssar, attention.p: 15}]"), HasSubstr("are the same configuration"));
+  EXPECT_THAT(Refusal("arms: [{switch: [{at_step: 600, attention.p: 3}]}]"), HasSubstr("not before the last of 600 steps"));
+  EXPECT_THAT(Refusal("arms: [{switch: [{at_step: 6, model.width: 64}]}]"), HasSubstr("cannot be switched"));
+  EXPECT_THAT(Refusal("arms: [{switch: [{at_step: 6, eval.ntk: on}]}]"), HasSubstr("cannot be switched"));
+  EXPECT_THAT(Refusal("settings: {model.position: learned}"), HasSubstr("learned positions end at train.length 256"));
+  EXPECT_THAT(Refusal("settings: {train.precision: bf16}\nrequires: {device: cpu}"), HasSubstr("needs requires.device cuda"));
+  v1::SweepSpec spec = Spec("seeds: 1");
+  spec.mutable_data()->clear_sha256();
+  EXPECT_EQ(MakePlan(spec).status().code(), absl::StatusCode::kInvalidArgument);
+  spec = Spec("seeds: 1");
+  spec.clear_seeds();
+  EXPECT_FALSE(MakePlan(spec).ok());
+  EXPECT_FALSE(MakePlan(v1::SweepSpec()).ok());
+}
+
+TEST(Plan, NoopSweepsHaveStagesOnlyUnlessAsked) {
+  auto spec = ParseSweepFile("executor: noop\naxes: {noop.seconds: [0, 1]}\nseeds: 5", "n.yaml");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const Plan plan = PlanOf(*spec);
+  CheckInvariants(*spec, plan);
+  EXPECT_EQ(plan.stages.size(), 10u);
+  EXPECT_TRUE(plan.evaluations.empty());
+  EXPECT_EQ(MakeStageTask(*spec, plan.stages[0]).executor(), v1::EXECUTOR_NOOP);
+}
+
+TEST(Plan, TasksCarryWhatTheWorkerNeeds) {
+  const v1::SweepSpec spec = Spec(kSwitches);
+  const Plan plan = PlanOf(spec);
+  const v1::StageTask stage = MakeStageTask(spec, plan.stages[1]);
+  EXPECT_EQ(stage.stage_key(), plan.stages[1].key);
+  EXPECT_EQ(stage.from_step(), 40);
+  EXPECT_EQ(stage.to_step(), 60);
+  EXPECT_TRUE(stage.keep_optimizer());
+  EXPECT_FALSE(MakeStageTask(spec, plan.stages[2]).keep_optimizer());
+  EXPECT_EQ(stage.data().files(0).path(), "a.txt");
+  const PlannedEvaluation& planned = plan.evaluations[1];
+  const v1::EvaluationTask evaluation = MakeEvaluationTask(spec, plan, planned);
+  EXPECT_EQ(evaluation.stage_key(), plan.stages[planned.stage].key);
+  EXPECT_EQ(ToJson(evaluation.config()), ToJson(plan.stages[planned.stage].config));
+  EXPECT_EQ(evaluation.length_tokens(), 512);
+  EXPECT_EQ(evaluation.split(), "selection");
+}
+
+TEST(Plan, CostsAreCounted) {
+  const v1::SweepSpec spec = Spec("settings: {train.steps: 10, eval.target_spans: 2, eval.loss_tokens: 1000}\nseeds: 2\nevaluate: {lengths: [1x, 2x]}");
+  const v1::PlanSummary summary = Summarize(spec, PlanOf(spec));
+  EXPECT_EQ(summary.train_tokens(), 2 * 10 * 8 * 256);
+  EXPECT_EQ(summary.evaluation_tokens(), 2 * (2 * 256 + 3 * 256 + 2 * 512 + 1 * 512));
+  const int64_t weights = 4 * (256 * 128 + 4 * (12 * 128 * 128 + 13 * 128) + 2 * 128);
+  EXPECT_EQ(summary.peak_disk_bytes(), 2 * weights + 3 * weights);
+  EXPECT_EQ(summary.steps(), 20);
+  EXPECT_EQ(summary.arms(0).evaluations(), 4);
+}
+
+TEST(Plan, RandomSweepsKeepTheInvariants) {
+  std::mt19937 random(7);
+  auto one_of = [&](std::vector<std::string> list) { return list[random() % list.size()]; };
+  for (int i = 0; i < 200; ++i) {
+    std::set<int> steps;
+    std::string yaml = "settings: {train.steps: 50}\nseeds: " + std::to_string(1 + random() % 3) + "\naxes:\n  eval.ntk: " +
+                       one_of({"[off]", "[off, on]", "[on]"}) + "\n  train.batch: " + one_of({"[8]", "[8, 16]", "{from: 1, to: 3, step: 1}"}) +
+                       "\n  eval.rope_theta_scale: " + one_of({"[1]", "[1, 50]"}) + "\narms:\n";
+    std::set<std::string> lines;
+    for (int a = 0; a < 6; ++a) {
+      std::string line = "  - {attention.variant: " + one_of({"softmax", "lssa", "cosine_softmax"});
+      if (random() % 2) {
+        const int first = 1 + static_cast<int>(random() % 4) * 10;
+        line += ", switch: [{at_step: " + std::to_string(first) + ", attention.variant: " + one_of({"ssmax", "lssar"}) + "}";
+        if (random() % 2) line += ", {at_step: " + std::to_string(first + 5) + ", train.learning_rate: " + one_of({"1e-5", "2e-5"}) + "}";
+        line += "]";
+      }
+      lines.insert(line + "}\n");
+    }
+    for (const std::string& line : lines) yaml += line;
+    const v1::SweepSpec spec = Spec(yaml);
+    const Plan plan = PlanOf(spec);
+    CheckInvariants(spec, plan);
+    ASSERT_EQ(plan.points.size(), lines.size() * spec.axes(1).values_size() * spec.axes(2).values_size() * spec.seeds_size());
+    // The same file with everything turned round.
+    v1::SweepSpec turned = spec;
+    std::reverse(turned.mutable_axes()->pointer_begin(), turned.mutable_axes()->pointer_end());
+    std::reverse(turned.mutable_arms()->pointer_begin(), turned.mutable_arms()->pointer_end());
+    std::reverse(turned.mutable_seeds()->begin(), turned.mutable_seeds()->end());
+    const Plan other = PlanOf(turned);
+    ASSERT_EQ(Keys(plan), Keys(other)) << yaml;
+  }
+}
+
+TEST(Plan, AHundredThousandPoints) {
+  const v1::SweepSpec spec = Spec(
+      "axes:\n  attention.p: {from: 1, to: 100, step: 1}\n  train.learning_rate: {from: 1e-5, to: 1e-3, step: 1e-5}\n  eval.ntk: [off, on]\nseeds: 10");
+  const Plan plan = PlanOf(spec);
+  EXPECT_EQ(plan.points.size(), 100000u);
+  EXPECT_EQ(plan.stages.size(), 100000u);
+  EXPECT_EQ(plan.evaluations.size(), 700000u);
+  EXPECT_EQ(Summarize(spec, plan).points(), 100000);
+}
+
+TEST(Plan, OverTheLimitIsRefusedBeforeWork) {
+  EXPECT_THAT(Refusal("axes: {attention.offset: {from: 0, to: 1, step: 0.00001}}\nseeds: 9"), HasSubstr("at most 3000000 are planned"));
+}
+
+TEST(CheckedInSweeps, ParseAndPlan) {
+  const auto names = ListDir(ABLATE_SWEEPS_DIR);
+  ASSERT_TRUE(names.ok()) << names.status();
+  std::set<std::string> sweeps;
+  for (const std::string& name : *names) {
+    const auto yaml = ReadFile(JoinPath(ABLATE_SWEEPS_DIR, name));
+    ASSERT_TRUE(yaml.ok());
+    EXPECT_THAT(*yaml, ::testing::StartsWith("# Claim: ")) << name;
+    EXPECT_THAT(*yaml, HasSubstr("\n# Cost: ")) << name;
+    auto spec = ParseSweepFile(*yaml, name);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->name() + ".yaml", name);
+    sweeps.insert(spec->name());
+    spec->mutable_data()->set_sha256(std::string(64, 'a'));
+    const Plan plan = PlanOf(*spec);
+    CheckInvariants(*spec, plan);
+    EXPECT_GE(plan.seeds.size(), 3u) << name;
+    EXPECT_EQ(plan.arms[plan.baseline_arm].label, "variant=softmax") << name;
+  }
+  EXPECT_THAT((std::vector<std::string>{"quickstart"}), IsSubsetOf(sweeps));
+}
+
+TEST(CombinedDataSha256, IsTheOneFilesHashOrCoversAll) {
+  v1::DataRef data;
+  EXPECT_EQ(CombinedDataSha256(data), "");
+  data.add_files()->set_sha256(std::string(64, 'b'));
+  data.mutable_files(0)->set_bytes(5);
+  EXPECT_EQ(CombinedDataSha256(data), std::string(64, 'b'));
+  data.add_files();
+  EXPECT_EQ(CombinedDataSha256(data), "");
+  data.mutable_files(1)->set_sha256(std::string(64, 'c'));
+  data.mutable_files(1)->set_bytes(6);
+  EXPECT_EQ(CombinedDataSha256(data), Sha256Hex(std::string(64, 'b') + " 5\n" + std::string(64, 'c') + " 6\n"));
+}
+
+}  // namespace
+}  // namespace ablate
