@@ -128,6 +128,7 @@ ABLATE_HD F Log1pOver(F e) {
 }
 
 // --- activations: u = phi(s) >= 0, and its slope ---
+// Value and ValueAndSlope give the same bits: backward must see forward's u, or a row of little contrast would not have y <= 1.
 // kShifted: u = phi(s - row maximum), allowed because a common factor cancels under l1.
 // kExpTail: phi(s) = e^s (1 + O(e^s)) far below 0; under l1, rows that lie wholly there are computed by ExpActivation.
 
@@ -163,7 +164,8 @@ struct SigmoidActivation {
   template <class F>
   static ABLATE_HD F Value(F s) {
     const F e = ExpNonPositive(Min(s, F{} - s));
-    return (s > F{} ? F{} + 1.0f : e) / (e + 1.0f);
+    const F r = 1.0f / (e + 1.0f);
+    return (s > F{} ? F{} + 1.0f : e) * r;
   }
   template <class F>
   static ABLATE_HD F ValueAndSlope(F s, F* slope) {

@@ -2,6 +2,8 @@
 // what only they promise: the same bits for every number of threads, finite results, memory linear in T.
 #include "kernels/cpu/attention.h"
 
+#include <sys/resource.h>
+
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -59,12 +61,18 @@ Outputs RunCpu(const AttentionSpec& spec, const Inputs& in, int threads) {
   r.out.assign(in.q.size(), nan);
   r.stats.assign(AttentionRowStatFloats(in.shape), nan);
   r.dq = r.dk = r.dv = r.out;
-  r.ds.assign(in.shape.H, 0), r.db.assign(in.shape.H, 0);
+  // Added to, not overwritten: whatever was there before must survive.
+  r.ds.assign(in.shape.H, 8), r.db.assign(in.shape.H, 8);
+  r.counts = {.zero_rows = 1000, .uncontrasted_rows = 1000};
   CpuAttentionForward(threads, spec, in.shape, in.q.data(), in.k.data(), in.v.data(), in.s.data(), in.b.data(),
                       r.out.data(), r.stats.data(), &r.counts);
   CpuAttentionBackward(threads, spec, in.shape, in.q.data(), in.k.data(), in.v.data(), in.s.data(), in.b.data(),
                        r.out.data(), in.dout.data(), r.stats.data(), r.dq.data(), r.dk.data(), r.dv.data(),
                        r.ds.data(), r.db.data());
+  for (Floats* x : {&r.ds, &r.db}) {
+    for (float& value : *x) value -= 8;
+  }
+  r.counts.zero_rows -= 1000, r.counts.uncontrasted_rows -= 1000;
   return r;
 }
 
@@ -368,6 +376,20 @@ TEST(CpuAttention, NanInputsAreNotHidden) {
     EXPECT_TRUE(std::isfinite(r.out[19 * 8]));
     EXPECT_TRUE(std::isnan(r.dv[5 * 8]));
   }
+}
+
+// A T x T array of floats would take 1 GiB here.
+TEST(CpuAttention, MemoryIsLinearInTheLength) {
+  const AttentionSpec& spec = FindAttentionVariant("lssar")->spec;
+  const auto peak_mib = [] {
+    rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss / 1024;
+  };
+  const Inputs in(spec, {.B = 1, .T = 16384, .H = 1, .D = 4}, 91);
+  const auto before = peak_mib();
+  ExpectFinite(RunCpu(spec, in, 2));
+  EXPECT_LT(peak_mib() - before, 64);
 }
 
 TEST(CpuAttention, EvaluationNeedsNoRowStats) {
