@@ -1,0 +1,54 @@
+#include "worker/trainer/data_set.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/files.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "proto/resources.pb.h"
+
+namespace ablate {
+
+absl::StatusOr<std::unique_ptr<DataSet>> DataSet::Open(const v1::DataRef& ref, const std::vector<std::string>& paths) {
+  const std::string name = absl::StrCat("data \"", ref.name(), "\"");
+  if (ref.format() != v1::DataRef::TEXT && ref.format() != v1::DataRef::TOKEN_SHARDS) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " has no format: expected text or token shards"));
+  }
+  if (ref.files_size() != 0 && static_cast<size_t>(ref.files_size()) != paths.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " has ", ref.files_size(), " files, but ", paths.size(), " paths came"));
+  }
+  auto set = std::unique_ptr<DataSet>(new DataSet);
+  const DataFormat format = ref.format() == v1::DataRef::TEXT ? DataFormat::kText : DataFormat::kTokenShards;
+  auto tokens = TokenData::Open(format, paths);
+  if (!tokens.ok()) return WithContext(tokens.status(), name);
+  for (int i = 0; i < ref.files_size(); ++i) {
+    ABLATE_ASSIGN_OR_RETURN(const uint64_t bytes, FileSize(paths[static_cast<size_t>(i)]));
+    if (ref.files(i).bytes() > 0 && bytes != static_cast<uint64_t>(ref.files(i).bytes())) {
+      return absl::DataLossError(absl::StrCat(name, ": ", paths[static_cast<size_t>(i)], " has ", bytes, " bytes, but ",
+                                              ref.files(i).bytes(), " when the sweep was submitted"));
+    }
+  }
+  set->tokens_ = *std::move(tokens);
+  set->sha256_ = ref.sha256();
+  set->reference_ = ref.SerializeAsString();
+  set->paths_ = paths;
+  return set;
+}
+
+bool DataSet::Is(const v1::DataRef& ref, const std::vector<std::string>& paths) const {
+  return paths == paths_ && ref.SerializeAsString() == reference_;
+}
+
+absl::StatusOr<DataSplits> DataSet::Splits(int train_length) { return MakeSplits(*tokens_, train_length); }
+
+absl::StatusOr<const TargetSpans*> DataSet::Spans(int train_length, Split split) {
+  const auto key = std::make_pair(train_length, split);
+  auto it = spans_.find(key);
+  if (it == spans_.end()) {
+    ABLATE_ASSIGN_OR_RETURN(const DataSplits splits, Splits(train_length));
+    ABLATE_ASSIGN_OR_RETURN(TargetSpans spans, MakeTargetSpans(*tokens_, splits.of(split), train_length));
+    it = spans_.emplace(key, std::move(spans)).first;
+  }
+  return &it->second;
+}
+
+}  // namespace ablate

@@ -1,0 +1,49 @@
+// One trained state measured at one evaluation configuration, split and length. Must not know the pipe or the server.
+// Memory is linear in the length. Thread rule: one thread, the backend's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "worker/trainer/data_set.h"
+#include "worker/trainer/model.h"
+#include "worker/trainer/task.h"
+
+namespace ablate {
+
+namespace v1 {
+class RunEvaluation;
+class TaskResult;
+}  // namespace v1
+
+class Evaluator {
+ public:
+  explicit Evaluator(Backend* backend) : backend_(backend) {}
+
+  // Fills outcome and metrics of `result`; true when done, false when stopped on request.
+  //   loss: mean over all positions of consecutive windows (absent with eval.loss_tokens 0); loss_targets: mean over the target spans;
+  //   loss_tokens, target_tokens: how many targets each scored; zero_rows, uncontrasted_rows: attention rows of both passes.
+  // A loss that is not finite: outcome DIVERGED, with the metrics as they came out.
+  // The model stays loaded; the next call with the very same file, model and configuration does not read it again.
+  // Errors: InvalidArgument: the configuration, split or length does not fit, or the file is of another state (says how); NotFound, DataLoss,
+  // Unavailable: the file; ResourceExhausted: memory; Internal: device fault.
+  absl::StatusOr<bool> Run(const v1::RunEvaluation& request, DataSet* data, TaskControl* control, v1::TaskResult* result);
+
+  // Gives back the model's memory.
+  void Unload();
+  // Times that weights were read from a file.
+  int64_t loads() const { return loads_; }
+
+ private:
+  absl::Status Load(const v1::RunEvaluation& request, const DataSet& data);
+
+  Backend* const backend_;
+  std::unique_ptr<Model> model_;
+  std::string loaded_;  // what the model holds: file identity and what was checked of it
+  int64_t loads_ = 0;
+};
+
+}  // namespace ablate

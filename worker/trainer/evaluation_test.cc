@@ -1,0 +1,236 @@
+// Evaluation of a trained tiny model: the same targets at every length, NTK where it acts, overrides, refusals.
+#include "worker/trainer/evaluation.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/trainer/stage.h"
+#include "worker/trainer/testing.h"
+#include "worker/trainer/train_config.h"
+
+namespace ablate {
+namespace {
+
+using ::testing::HasSubstr;
+
+class NoControl : public TaskControl {
+ public:
+  Stop ShouldStop() override { return stop && asked_++ > 0 ? Stop::kYes : Stop::kNo; }
+  void Progress(int64_t, double) override {}
+  void Point(std::string_view, int64_t, double) override {}
+  void Checkpoint(const SavedState& saved, int64_t, bool) override { last = saved; }
+  SavedState last;
+  bool stop = false;
+
+ private:
+  int asked_ = 0;
+};
+
+class EvaluationTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto backend = NewCpuBackend(1);
+    ASSERT_TRUE(backend.ok());
+    backend_ = *std::move(backend);
+    auto data = DataSet::Open(data_.ref, {data_.path});
+    ASSERT_TRUE(data.ok()) << data.status();
+    set_ = *std::move(data);
+    evaluator_ = std::make_unique<Evaluator>(backend_.get());
+    weights_ = Train(SmallConfig(), "softmax");
+  }
+  v1::RunEvaluation At(int64_t length) { return EvaluationRequest(data_, SmallConfig(), length, weights_, 30); }
+  // Trains 30 steps; gives the path of the weights.
+  std::string Train(const v1::Configuration& config, const std::string& name, int64_t steps = 30) {
+    NoControl control;
+    FakeClock clock;
+    v1::TaskResult result;
+    const auto outcome = RunStage(StageRequest(data_, config, 0, steps, JoinPath(dir_.path(), name), name), set_.get(),
+                                  backend_.get(), clock, &control, &result);
+    EXPECT_TRUE(outcome.ok()) << outcome.status();
+    return control.last.paths.weights;
+  }
+  absl::Status Run(const v1::RunEvaluation& request, v1::TaskResult* result) {
+    NoControl control;
+    return evaluator_->Run(request, set_.get(), &control, result).status();
+  }
+  v1::TaskResult Measure(const v1::RunEvaluation& request) {
+    v1::TaskResult result;
+    const absl::Status status = Run(request, &result);
+    EXPECT_TRUE(status.ok()) << status;
+    return result;
+  }
+  std::string Message(const v1::RunEvaluation& request, absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+    v1::TaskResult result;
+    const absl::Status status = Run(request, &result);
+    EXPECT_EQ(status.code(), code) << status;
+    return std::string(status.message());
+  }
+  static v1::RunEvaluation With(v1::RunEvaluation request, const std::string& axis, const char* text) {
+    Set(request.mutable_task()->mutable_eval_config(), axis, text);
+    return request;
+  }
+  static v1::RunEvaluation With(v1::RunEvaluation request, const std::string& axis, double number) {
+    Set(request.mutable_task()->mutable_eval_config(), axis, number);
+    return request;
+  }
+
+  TempDir dir_;
+  TextData data_{dir_.path()};
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<DataSet> set_;
+  std::unique_ptr<Evaluator> evaluator_;
+  std::string weights_;
+};
+
+TEST_F(EvaluationTest, EveryLengthScoresTheSameNumberOfTokensAndTheWeightsAreReadOnce) {
+  for (const int64_t length : {16, 32, 64, 128, 256, 8, 24}) {
+    const v1::TaskResult result = Measure(At(length));
+    EXPECT_EQ(result.outcome(), v1::COMPLETED);
+    EXPECT_EQ(Metric(result, "target_tokens"), 4 * 16);
+    EXPECT_EQ(Metric(result, "loss_tokens"), length == 24 ? 240 : 256);
+    EXPECT_LT(Metric(result, "loss"), 5.0);
+    EXPECT_GT(Metric(result, "loss"), 1.0);
+    EXPECT_LT(Metric(result, "loss_targets"), 5.0);
+    EXPECT_EQ(Metric(result, "zero_rows"), 0);
+  }
+  EXPECT_EQ(evaluator_->loads(), 1);
+}
+
+// The mean is over the positions themselves: recomputed here window by window through the model alone.
+TEST_F(EvaluationTest, LossesAreThoseOfTheModelOnTheStatedWindows) {
+  const auto config = TrainConfigFrom(SmallConfig(), 256);
+  auto opened = CheckpointFile::Open(weights_);
+  ASSERT_TRUE(config.ok() && opened.ok());
+  auto model = Model::Create(backend_.get(), config->model);
+  ASSERT_TRUE(model.ok());
+  OpenedState state;
+  state.weights = *std::move(opened);
+  ASSERT_TRUE(LoadState(state, 3, model->get(), nullptr).ok());
+  const auto splits = set_->Splits(16);
+  const auto spans = set_->Spans(16, Split::kSelection);
+  for (const int length : {16, 64}) {
+    const auto targets = TargetWindows(**spans, length, 4);
+    const auto all = LossWindows(splits->selection, 16, length, 256);
+    for (const auto& [metric, windows] : {std::make_pair("loss_targets", *targets), std::make_pair("loss", *all)}) {
+      double sum = 0;
+      int64_t count = 0;
+      for (const Window& window : windows) {
+        std::vector<int32_t> tokens(static_cast<size_t>(length) + 1);
+        std::vector<float> losses(static_cast<size_t>(length));
+        ASSERT_TRUE(set_->tokens().Read(window.begin, length + 1, tokens.data()).ok());
+        ASSERT_TRUE((*model)->Evaluate(tokens.data(), tokens.data() + 1, 1, length, {}, losses.data()).ok());
+        for (int i = window.first_scored; i < window.end_scored; ++i, ++count) sum += losses[static_cast<size_t>(i)];
+      }
+      EXPECT_NEAR(Metric(Measure(At(length)), metric), sum / static_cast<double>(count), 1e-5) << metric << length;
+    }
+  }
+}
+
+TEST_F(EvaluationTest, NtkActsAboveTheTrainingLengthOnly) {
+  const std::string at1 = std::to_string(Metric(Measure(At(16)), "loss"));
+  EXPECT_EQ(std::to_string(Metric(Measure(With(At(16), "eval.ntk", "dynamic")), "loss")), at1);
+  const double off = Metric(Measure(At(128)), "loss"), on = Metric(Measure(With(At(128), "eval.ntk", "dynamic")), "loss");
+  EXPECT_NE(off, on);
+  // base' = 10000 (128 / 16)^(8 / 6) is what a fixed multiplier of the base gives.
+  EXPECT_NEAR(Metric(Measure(With(At(128), "eval.rope_theta_scale", std::pow(8.0, 8.0 / 6.0))), "loss"), on, 1e-5);
+  EXPECT_NE(Metric(Measure(With(With(At(128), "eval.ntk", "dynamic"), "eval.ntk_factor", 2)), "loss"), on);
+}
+
+TEST_F(EvaluationTest, OverridesActAndNumbersDoNotDependOnTheBatch) {
+  const double plain = Metric(Measure(At(128)), "loss_targets");
+  const double windowed = Metric(Measure(With(At(128), "eval.attention.window", 4)), "loss_targets");
+  EXPECT_NE(windowed, plain);
+  EXPECT_EQ(Metric(Measure(With(At(128), "eval.attention.window", 128)), "loss_targets"), plain);
+  EXPECT_NE(Metric(Measure(With(At(128), "eval.attention.p", 3)), "loss_targets"), plain);
+  EXPECT_NE(Metric(Measure(With(At(128), "eval.attention.scale", "log_n_inv_sqrt_d")), "loss_targets"), plain);
+  EXPECT_EQ(Metric(Measure(At(128)), "loss_targets"), plain) << "an override must not stay";
+  EXPECT_NEAR(Metric(Measure(With(At(128), "eval.batch_tokens", 100000)), "loss_targets"), plain, 1e-6);
+  v1::RunEvaluation confirmation = At(128);
+  confirmation.mutable_task()->set_split("confirmation");
+  EXPECT_NE(Metric(Measure(confirmation), "loss_targets"), plain);
+  const v1::TaskResult without = Measure(With(At(128), "eval.loss_tokens", 0.0));
+  for (const v1::MetricValue& metric : without.metrics()) EXPECT_NE(metric.metric(), "loss");
+}
+
+TEST_F(EvaluationTest, WrongInputsSayWhatIsWrong) {
+  EXPECT_THAT(Message(At(257)), HasSubstr("257"));
+  EXPECT_THAT(Message(At(0)), HasSubstr("length of 0"));
+  EXPECT_THAT(Message(At(int64_t{1} << 40)), HasSubstr("1099511627776"));
+  v1::RunEvaluation request = At(16);
+  request.mutable_task()->set_split("test");
+  EXPECT_THAT(Message(request), HasSubstr("\"test\""));
+  request = At(16);
+  request.mutable_task()->set_seed(8);
+  EXPECT_THAT(Message(request), HasSubstr("another seed"));
+  request = At(16);
+  request.mutable_task()->mutable_state()->set_step(31);
+  EXPECT_THAT(Message(request), HasSubstr("another step"));
+  request = At(16);
+  Set(request.mutable_task()->mutable_config(), "train.learning_rate", 0.5);
+  EXPECT_THAT(Message(request), HasSubstr("another configuration"));
+  request = At(16);
+  request.clear_weights_path();
+  EXPECT_THAT(Message(request), HasSubstr("none came"));
+  request = At(16);
+  request.set_weights_path(dir_.path() + "/none");
+  Message(request, absl::StatusCode::kNotFound);
+  request.set_weights_path(data_.path);
+  EXPECT_THAT(Message(request), HasSubstr("does not start like"));
+  request = At(16);
+  request.mutable_task()->mutable_state()->mutable_weights()->set_sha256(Sha256Hex("x"));
+  Message(request, absl::StatusCode::kDataLoss);
+  EXPECT_THAT(Message(With(At(16), "eval.attention.scale", "ssmax")), HasSubstr("learned"));
+  Message(With(At(16), "eval.attention.p", 0.5));
+  Message(With(At(16), "train.steps", 5));
+  // After all that the good one still works.
+  EXPECT_EQ(Measure(At(16)).outcome(), v1::COMPLETED);
+}
+
+TEST_F(EvaluationTest, AnotherFileUnderTheSameNameIsReadAgain) {
+  const double before = Metric(Measure(At(16)), "loss");
+  const std::string content = *ReadFile(Train(SmallConfig(), "longer", 31));
+  ASSERT_TRUE(WriteFileAtomic(weights_, content).ok());
+  EXPECT_THAT(Message(At(16)), HasSubstr("another step: 31, expected 30"));
+  EXPECT_NE(Metric(Measure(EvaluationRequest(data_, SmallConfig(), 16, weights_, 31)), "loss"), before);
+}
+
+TEST_F(EvaluationTest, ALossThatIsNotFiniteIsDiverged) {
+  const auto config = TrainConfigFrom(SmallConfig(), 256);
+  auto model = Model::Create(backend_.get(), config->model);
+  ASSERT_TRUE((*model)->InitWeights(3).ok());
+  std::vector<float> weights(256 * 16, std::numeric_limits<float>::quiet_NaN());
+  ASSERT_TRUE((*model)->WriteState(StateKind::kWeights, (*model)->FindParameter("wte"), weights.data()).ok());
+  const std::string path = JoinPath(dir_.path(), "bad");
+  ASSERT_TRUE(SaveState(model->get(), {.config = config->json, .data_sha256 = data_.ref.sha256(), .seed = 3, .step = 30},
+                        {30, path, ""}, false).ok());
+  const v1::TaskResult result = Measure(EvaluationRequest(data_, SmallConfig(), 16, path, 30));
+  EXPECT_EQ(result.outcome(), v1::DIVERGED);
+  EXPECT_EQ(result.diverged_at_step(), 30);
+  EXPECT_FALSE(std::isfinite(Metric(result, "loss")));
+}
+
+TEST_F(EvaluationTest, StopsBetweenBatches) {
+  NoControl control;
+  control.stop = true;
+  v1::TaskResult result;
+  const auto done = evaluator_->Run(At(128), set_.get(), &control, &result);
+  ASSERT_TRUE(done.ok()) << done.status();
+  EXPECT_FALSE(*done);
+  EXPECT_EQ(result.metrics_size(), 0);
+}
+
+TEST_F(EvaluationTest, EveryVariantOfTheTableTrainsAndIsMeasured) {
+  for (const AttentionVariant& variant : AttentionVariants()) {
+    const v1::Configuration config = SmallConfig(std::string(variant.name).c_str());
+    const std::string weights = Train(config, std::string(variant.name), 3);
+    const v1::TaskResult result = Measure(EvaluationRequest(data_, config, 64, weights, 3));
+    EXPECT_EQ(result.outcome(), v1::COMPLETED) << variant.name;
+    EXPECT_LT(Metric(result, "loss_targets"), 6.0) << variant.name;
+  }
+}
+
+}  // namespace
+}  // namespace ablate

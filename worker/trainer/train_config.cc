@@ -1,0 +1,73 @@
+#include "worker/trainer/train_config.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "experiments/attention_config.h"
+#include "experiments/axes.h"
+
+namespace ablate {
+
+absl::StatusOr<TrainConfig> TrainConfigFrom(const v1::Configuration& training, int vocabulary) {
+  ABLATE_RETURN_IF_ERROR(CheckConfiguration(training));
+  const ConfigView view(training);
+  TrainConfig config;
+  config.json = ToJson(Canonical(training));
+  config.model.layers = static_cast<int>(view.Integer("model.layers"));
+  config.model.width = static_cast<int>(view.Integer("model.width"));
+  config.model.heads = static_cast<int>(view.Integer("model.heads"));
+  config.model.vocab = vocabulary;
+  config.model.train_length = static_cast<int>(view.Integer("train.length"));
+  const auto position = ParsePositionKind(view.Text("model.position"));
+  if (!position) return absl::InvalidArgumentError(absl::StrCat("model.position \"", view.Text("model.position"), "\" is unknown"));
+  config.model.position = *position;
+  config.model.rope_base = view.Number("model.rope_base");
+  ABLATE_ASSIGN_OR_RETURN(config.model.attention, AttentionSpecFrom(view));
+  config.model.ssmax_s = static_cast<float>(view.Number("attention.ssmax_init"));
+  ABLATE_RETURN_IF_ERROR(ValidateModelConfig(config.model));
+
+  config.schedule = {.kind = view.Text("train.schedule") == "constant" ? ScheduleKind::kConstant : ScheduleKind::kCosine,
+                     .peak = view.Number("train.learning_rate"),
+                     .min_ratio = view.Number("train.min_learning_rate_ratio"),
+                     .warmup_steps = view.Integer("train.warmup_steps"),
+                     .total_steps = view.Integer("train.steps")};
+  config.optimizer = {.beta1 = view.Number("train.beta1"),
+                      .beta2 = view.Number("train.beta2"),
+                      .eps = view.Number("train.epsilon"),
+                      .weight_decay = view.Number("train.weight_decay"),
+                      .clip_norm = view.Number("train.clip")};
+  config.batch = static_cast<int>(view.Integer("train.batch"));
+  config.accumulation = static_cast<int>(view.Integer("train.accumulation"));
+  if (config.batch % config.accumulation != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("train.batch ", config.batch, " is no multiple of train.accumulation ",
+                                                   config.accumulation));
+  }
+  if (view.Text("train.precision") != "fp32") {
+    return absl::InvalidArgumentError(absl::StrCat("train.precision ", view.Text("train.precision"),
+                                                   " needs a CUDA device; on the CPU use fp32"));
+  }
+  return config;
+}
+
+absl::StatusOr<EvalConfig> EvalConfigFrom(const v1::Configuration& training, const v1::Configuration& eval, int64_t length) {
+  ABLATE_RETURN_IF_ERROR(CheckConfiguration(training, eval));
+  const ConfigView view(training, eval);
+  EvalConfig config;
+  ABLATE_ASSIGN_OR_RETURN(config.options.attention, AttentionSpecFrom(view));
+  config.options.rope_theta_scale = view.Number("eval.rope_theta_scale");
+  config.options.window = static_cast<int>(view.Integer("eval.attention.window"));
+  if (view.Text("eval.ntk") == "dynamic") {
+    config.options.rope_base = DynamicNtkBase(view.Number("model.rope_base"), view.Number("eval.ntk_factor"), length,
+                                              view.Integer("train.length"),
+                                              static_cast<int>(view.Integer("model.width") / view.Integer("model.heads")));
+  }
+  config.target_spans = view.Integer("eval.target_spans");
+  config.loss_tokens = view.Integer("eval.loss_tokens");
+  config.batch_tokens = view.Integer("eval.batch_tokens");
+  return config;
+}
+
+std::string ModelText(const ModelConfig& config) {
+  return absl::StrCat("layers=", config.layers, " width=", config.width, " heads=", config.heads, " vocabulary=", config.vocab);
+}
+
+}  // namespace ablate
