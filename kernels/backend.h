@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -47,6 +48,9 @@ class Backend {
   virtual std::string device_class() const = 0;
   // What results depend on beside the build, e.g. "cpu/Zen" (OpenBLAS core) or "cuda/H200/cublas-13.0".
   virtual std::string device_kind() const = 0;
+  // Rows (tokens) that a training pass should take at a time, so that a layer's activations stay in the caches; a larger batch is
+  // cut into whole sequences and their gradients are added up. Fixed for a device kind: the order of sums hangs on it.
+  virtual int64_t preferred_rows() const { return std::numeric_limits<int64_t>::max(); }
 
   // --- memory: 64-byte aligned, zeroed. ResourceExhausted: none left. ---
   virtual absl::StatusOr<void*> Allocate(size_t bytes) = 0;

@@ -34,6 +34,10 @@ class CpuBackend : public Backend {
   std::string device_class() const override { return "cpu"; }
   std::string device_kind() const override { return absl::StrCat("cpu/", openblas_get_corename()); }
 
+  // Measured on a model of width 128: 4 % faster than 2,048 rows, whose activations leave the L3 cache; 1,024 still give every
+  // product two tiles of rows.
+  int64_t preferred_rows() const override { return 1024; }
+
   absl::StatusOr<void*> Allocate(size_t bytes) override {
     const size_t alignment = bytes >= kHugeFrom ? kHugePage : 64;
     if (bytes > SIZE_MAX / 2) return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));

@@ -65,7 +65,7 @@ struct LayerActivations {
 
 struct Activations {
   explicit Activations(DeviceMemory* memory) : arena(memory) {}
-  int B = 0, T = 0;
+  int B = 0, T = 0;  // what they have room for
   Arena arena;
   std::vector<LayerActivations> layers;
   float *final_residual = nullptr, *lnf = nullptr, *meanf = nullptr, *rstdf = nullptr;
@@ -98,7 +98,10 @@ struct Model::Impl {
   // x = wte[tokens] (+ wpe[positions]); scratch [rows, C] is used with learned positions.
   void Embed(const int32_t* tokens, const int32_t* positions, float* x, float* scratch, int rows);
 
+  // Cuts the batch into passes of whole sequences, backend->preferred_rows() rows each.
   absl::StatusOr<BatchLoss> ForwardBackward(const int32_t* tokens, const int32_t* targets, int B, int T, double grad_scale);
+  // The first B sequences of the activations' arrays are used.
+  absl::Status Pass(const int32_t* tokens, const int32_t* targets, int B, int T, double grad_scale, BatchLoss* result);
   absl::StatusOr<BatchLoss> Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T, const AttentionSpec& spec,
                                      double rope_base, int window, float* losses);
 

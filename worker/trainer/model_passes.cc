@@ -201,13 +201,23 @@ absl::Status Model::Impl::EnsureActivations(int B, int T) {
 
 absl::StatusOr<BatchLoss> Model::Impl::ForwardBackward(const int32_t* tokens, const int32_t* targets, int B, int T,
                                                        double grad_scale) {
-  ABLATE_RETURN_IF_ERROR(EnsureActivations(B, T));
+  const int together = static_cast<int>(std::min<int64_t>(B, std::max<int64_t>(1, backend->preferred_rows() / T)));
+  ABLATE_RETURN_IF_ERROR(EnsureActivations(together, T));
+  BatchLoss result;
+  for (int b = 0; b < B; b += together) {
+    const int64_t first = int64_t{b} * T;
+    ABLATE_RETURN_IF_ERROR(Pass(tokens + first, targets + first, std::min(together, B - b), T, grad_scale, &result));
+  }
+  return result;
+}
+
+absl::Status Model::Impl::Pass(const int32_t* tokens, const int32_t* targets, int B, int T, double grad_scale,
+                               BatchLoss* result) {
   Activations& a = *activations;
   const int C = config.width, V = config.vocab, N = B * T;
   const int64_t NC = int64_t{N} * C;
   const AttentionSpec& spec = config.attention;
   const AttentionShape shape{B, T, config.heads, config.head_dim(), 0};
-  BatchLoss result;
   backend->CopyToDevice(a.tokens, tokens, sizeof(int32_t) * N);
   backend->CopyToDevice(a.targets, targets, sizeof(int32_t) * N);
 
@@ -219,7 +229,7 @@ absl::StatusOr<BatchLoss> Model::Impl::ForwardBackward(const int32_t* tokens, co
     backend->LayerNormForward(x.residual, w.ln1_w, w.ln1_b, x.ln1, x.mean1, x.rstd1, N, C);
     backend->LinearForward(x.ln1, w.qkv_w, w.qkv_b, a.qkv, N, C, 3 * C);
     backend->QkvForward(a.qkv, a.cos, a.sin, spec.qk_norm, x.q, x.k, x.v, x.q_norm, x.k_norm, shape);
-    backend->AttentionForward(spec, shape, x.q, x.k, x.v, w.ssmax_s, w.ssmax_b, x.attention, x.row_stats, &result.counts);
+    backend->AttentionForward(spec, shape, x.q, x.k, x.v, w.ssmax_s, w.ssmax_b, x.attention, x.row_stats, &result->counts);
     backend->LinearForward(x.attention, w.proj_w, w.proj_b, a.d_narrow, N, C, C);
     backend->Add(x.residual, a.d_narrow, x.middle, NC);
     backend->LayerNormForward(x.middle, w.ln2_w, w.ln2_b, x.ln2, x.mean2, x.rstd2, N, C);
@@ -268,8 +278,8 @@ absl::StatusOr<BatchLoss> Model::Impl::ForwardBackward(const int32_t* tokens, co
   std::vector<float> losses(N);
   backend->CopyToHost(losses.data(), a.losses, sizeof(float) * N);
   ABLATE_RETURN_IF_ERROR(backend->Synchronize());
-  SumLosses(losses, targets, &result);
-  return result;
+  SumLosses(losses, targets, result);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<BatchLoss> Model::Impl::Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T,

@@ -123,18 +123,18 @@ TEST(ModelTest, SameBitsForEveryNumberOfThreads) {
   for (const char* variant : {"ssmax_bias", "lssar"}) {
     ModelConfig config = Small(variant);
     config.width = 72;
-    const Batch batch = MakeBatch(5 * 131, config.vocab);
+    const Batch batch = MakeBatch(9 * 131, config.vocab);
     Floats weights, losses, gradients;
     for (const int threads : {1, 2, 3}) {
       auto backend = Cpu(threads);
       const auto model = Make(backend.get(), config);
       Floats evaluated(batch.tokens.size());
       for (int step = 0; step < 2; ++step) {
-        ASSERT_TRUE(model->ForwardBackward(batch.tokens.data(), batch.targets.data(), 5, 131, 1.0 / 655).ok());
+        ASSERT_TRUE(model->ForwardBackward(batch.tokens.data(), batch.targets.data(), 9, 131, 1.0 / 1179).ok());
         ASSERT_TRUE(model->AdamWStep({}).ok());
       }
-      ASSERT_TRUE(model->ForwardBackward(batch.tokens.data(), batch.targets.data(), 5, 131, 1.0 / 655).ok());
-      ASSERT_TRUE(model->Evaluate(batch.tokens.data(), batch.targets.data(), 5, 131, {}, evaluated.data()).ok());
+      ASSERT_TRUE(model->ForwardBackward(batch.tokens.data(), batch.targets.data(), 9, 131, 1.0 / 1179).ok());
+      ASSERT_TRUE(model->Evaluate(batch.tokens.data(), batch.targets.data(), 9, 131, {}, evaluated.data()).ok());
       if (threads == 1) {
         weights = ReadAll(*model, StateKind::kWeights);
         gradients = ReadAll(*model, StateKind::kGradients);
@@ -167,6 +167,19 @@ TEST(ModelTest, AccumulationOfHalvesIsTheWhole) {
   EXPECT_NEAR(*whole->GradNorm(), *halves->GradNorm(), 1e-5);
   ASSERT_TRUE(halves->ZeroGradients().ok());
   EXPECT_EQ(*halves->GradNorm(), 0.0);
+}
+
+// A batch above the backend's preferred rows is cut into passes of whole sequences: what the caller would have got by doing so.
+TEST(ModelTest, ALargeBatchIsTheAccumulationOfItsPasses) {
+  auto backend = Cpu();
+  const int T = 16, together = static_cast<int>(backend->preferred_rows()) / T, rest = 5, B = together + rest;
+  const ModelConfig config = Small("lssa");
+  const auto whole = Make(backend.get(), config), parts = Make(backend.get(), config);
+  const Batch batch = MakeBatch(B * T, config.vocab);
+  ASSERT_TRUE(whole->ForwardBackward(batch.tokens.data(), batch.targets.data(), B, T, 0.001).ok());
+  ASSERT_TRUE(parts->ForwardBackward(batch.tokens.data(), batch.targets.data(), together, T, 0.001).ok());
+  ASSERT_TRUE(parts->ForwardBackward(&batch.tokens[together * T], &batch.targets[together * T], rest, T, 0.001).ok());
+  EXPECT_TRUE(SameBits(ReadAll(*whole, StateKind::kGradients), ReadAll(*parts, StateKind::kGradients)));
 }
 
 TEST(ModelTest, EvaluationAgreesWithTrainingHoweverSequencesAreGrouped) {

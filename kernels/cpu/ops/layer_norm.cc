@@ -41,29 +41,31 @@ int64_t LayerNormPartialFloats(int N, int C) { return (int64_t{N} + kRows - 1) /
 void CpuLayerNormBackward(int threads, const float* dout, const float* x, const float* w, const float* mean,
                           const float* rstd, float* dx, float* dw, float* db, float* partials, int N, int C) {
   ParallelBlocks(threads, N, kRows, [&](int64_t begin, int64_t end) {
-    float* dw_block = partials + begin / kRows * 2 * C;
-    float* db_block = dw_block + C;
+    float* __restrict dw_block = partials + begin / kRows * 2 * C;
+    float* __restrict db_block = dw_block + C;
+    // A local: g++ does not vectorise a reduction that reaches its operand through the lambda's capture.
+    const float* __restrict weight = w;
     std::memset(dw_block, 0, sizeof(float) * 2 * C);
     for (int64_t row = begin; row < end; ++row) {
-      const float* d = dout + row * C;
-      const float* xr = x + row * C;
-      float* dxr = dx + row * C;
+      const float* __restrict d = dout + row * C;
+      const float* __restrict xr = x + row * C;
+      float* __restrict dxr = dx + row * C;
       const float mu = mean[row], r = rstd[row];
+      // Sums of products with x itself; xhat is put in afterwards: fewer operations in the loop that waits for its additions.
       float sum = 0, dot = 0;
 #pragma omp simd reduction(+ : sum, dot)
       for (int i = 0; i < C; ++i) {
-        const float xhat = (xr[i] - mu) * r;
-        const float g = d[i] * w[i];
+        const float g = d[i] * weight[i];
         sum += g;
-        dot += g * xhat;
-        dw_block[i] += d[i] * xhat;
-        db_block[i] += d[i];
+        dot += g * (xr[i] - mu);
       }
-      const float mean_g = sum / static_cast<float>(C), mean_gx = dot / static_cast<float>(C);
+      const float mean_g = sum / static_cast<float>(C), slope = dot * r * r / static_cast<float>(C);
 #pragma omp simd
       for (int i = 0; i < C; ++i) {
-        const float xhat = (xr[i] - mu) * r;
-        dxr[i] += r * (d[i] * w[i] - mean_g - xhat * mean_gx);
+        const float centred = xr[i] - mu;
+        dxr[i] += r * (d[i] * weight[i] - mean_g - centred * slope);
+        dw_block[i] += d[i] * centred * r;
+        db_block[i] += d[i];
       }
     }
   });

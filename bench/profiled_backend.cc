@@ -1,0 +1,148 @@
+#include "bench/profiled_backend.h"
+
+#include <time.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace ablate {
+namespace {
+
+class Timer {
+ public:
+  Timer(std::map<std::string, double>* seconds, std::string op) : seconds_(seconds), op_(std::move(op)), start_(Now()) {}
+  ~Timer() { (*seconds_)[op_] += Now() - start_; }
+
+ private:
+  static double Now() {
+    timespec now{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  }
+  std::map<std::string, double>* const seconds_;
+  const std::string op_;
+  const double start_;
+};
+
+class ProfiledBackend : public Backend {
+ public:
+  ProfiledBackend(std::unique_ptr<Backend> inner, std::map<std::string, double>* seconds)
+      : inner_(std::move(inner)), seconds_(seconds) {}
+
+  std::string device_class() const override { return inner_->device_class(); }
+  std::string device_kind() const override { return inner_->device_kind(); }
+  int64_t preferred_rows() const override { return inner_->preferred_rows(); }
+  absl::StatusOr<void*> Allocate(size_t bytes) override {
+    Timer timer(seconds_, "memory");
+    return inner_->Allocate(bytes);
+  }
+  void Free(void* memory) override { inner_->Free(memory); }
+  void CopyToDevice(void* to, const void* from, size_t bytes) override {
+    Timer timer(seconds_, "memory");
+    inner_->CopyToDevice(to, from, bytes);
+  }
+  void CopyToHost(void* to, const void* from, size_t bytes) override {
+    Timer timer(seconds_, "memory");
+    inner_->CopyToHost(to, from, bytes);
+  }
+  void Zero(void* memory, size_t bytes) override {
+    Timer timer(seconds_, "memory");
+    inner_->Zero(memory, bytes);
+  }
+  absl::Status Synchronize() override { return inner_->Synchronize(); }
+
+  void EmbeddingForward(const int32_t* tokens, const float* table, float* out, int N, int C) override {
+    Timer timer(seconds_, "embedding");
+    inner_->EmbeddingForward(tokens, table, out, N, C);
+  }
+  void EmbeddingBackward(const int32_t* tokens, const float* dout, float* dtable, int N, int C, int V) override {
+    Timer timer(seconds_, "embedding");
+    inner_->EmbeddingBackward(tokens, dout, dtable, N, C, V);
+  }
+  void LayerNormForward(const float* x, const float* w, const float* b, float* out, float* mean, float* rstd, int N,
+                        int C) override {
+    Timer timer(seconds_, "layer norm forward");
+    inner_->LayerNormForward(x, w, b, out, mean, rstd, N, C);
+  }
+  void LayerNormBackward(const float* dout, const float* x, const float* w, const float* mean, const float* rstd, float* dx,
+                         float* dw, float* db, int N, int C) override {
+    Timer timer(seconds_, "layer norm backward");
+    inner_->LayerNormBackward(dout, x, w, mean, rstd, dx, dw, db, N, C);
+  }
+  void LinearForward(const float* x, const float* w, const float* b, float* out, int N, int I, int O) override {
+    Timer timer(seconds_, absl::StrCat("linear forward ", I, "->", O));
+    inner_->LinearForward(x, w, b, out, N, I, O);
+  }
+  void LinearBackward(const float* dout, const float* x, const float* w, float* dx, float* dw, float* db, int N, int I,
+                      int O) override {
+    Timer timer(seconds_, absl::StrCat("linear backward ", I, "->", O));
+    inner_->LinearBackward(dout, x, w, dx, dw, db, N, I, O);
+  }
+  void GeluForward(const float* x, float* out, int64_t n) override {
+    Timer timer(seconds_, "gelu forward");
+    inner_->GeluForward(x, out, n);
+  }
+  void GeluBackward(const float* dout, const float* x, float* dx, int64_t n) override {
+    Timer timer(seconds_, "gelu backward");
+    inner_->GeluBackward(dout, x, dx, n);
+  }
+  void Add(const float* a, const float* b, float* out, int64_t n) override {
+    Timer timer(seconds_, "add");
+    inner_->Add(a, b, out, n);
+  }
+  void QkvForward(const float* qkv, const float* cos, const float* sin, QkNorm qk_norm, float* q, float* k, float* v,
+                  float* q_norm, float* k_norm, const AttentionShape& shape) override {
+    Timer timer(seconds_, "qkv forward");
+    inner_->QkvForward(qkv, cos, sin, qk_norm, q, k, v, q_norm, k_norm, shape);
+  }
+  void QkvBackward(const float* dq, const float* dk, const float* dv, const float* q, const float* k, const float* cos,
+                   const float* sin, QkNorm qk_norm, const float* q_norm, const float* k_norm, float* dqkv,
+                   const AttentionShape& shape) override {
+    Timer timer(seconds_, "qkv backward");
+    inner_->QkvBackward(dq, dk, dv, q, k, cos, sin, qk_norm, q_norm, k_norm, dqkv, shape);
+  }
+  void AttentionForward(const AttentionSpec& spec, const AttentionShape& shape, const float* q, const float* k,
+                        const float* v, const float* learned_s, const float* learned_b, float* out, float* row_stats,
+                        AttentionCounts* counts) override {
+    Timer timer(seconds_, "attention forward");
+    inner_->AttentionForward(spec, shape, q, k, v, learned_s, learned_b, out, row_stats, counts);
+  }
+  void AttentionBackward(const AttentionSpec& spec, const AttentionShape& shape, const float* q, const float* k,
+                         const float* v, const float* learned_s, const float* learned_b, const float* out,
+                         const float* dout, const float* row_stats, float* dq, float* dk, float* dv, float* dlearned_s,
+                         float* dlearned_b) override {
+    Timer timer(seconds_, "attention backward");
+    inner_->AttentionBackward(spec, shape, q, k, v, learned_s, learned_b, out, dout, row_stats, dq, dk, dv, dlearned_s,
+                              dlearned_b);
+  }
+  void CrossEntropyForward(const float* logits, const int32_t* targets, float* losses, int N, int V) override {
+    Timer timer(seconds_, "cross entropy");
+    inner_->CrossEntropyForward(logits, targets, losses, N, V);
+  }
+  void CrossEntropyForwardBackward(float* logits, const int32_t* targets, float* losses, float scale, int N,
+                                   int V) override {
+    Timer timer(seconds_, "cross entropy");
+    inner_->CrossEntropyForwardBackward(logits, targets, losses, scale, N, V);
+  }
+  double SumOfSquares(const float* x, int64_t n) override {
+    Timer timer(seconds_, "sum of squares");
+    return inner_->SumOfSquares(x, n);
+  }
+  void AdamW(float* p, const float* gradient, float* m, float* v, int64_t n, const AdamWParams& params) override {
+    Timer timer(seconds_, "adamw");
+    inner_->AdamW(p, gradient, m, v, n, params);
+  }
+
+ private:
+  const std::unique_ptr<Backend> inner_;
+  std::map<std::string, double>* const seconds_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> NewProfiledBackend(std::unique_ptr<Backend> inner, std::map<std::string, double>* seconds) {
+  return std::unique_ptr<Backend>(new ProfiledBackend(std::move(inner), seconds));
+}
+
+}  // namespace ablate
