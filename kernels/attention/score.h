@@ -5,8 +5,10 @@
 // that one text serves scalars, AVX2 and CUDA. They are free of branches and of libm. Relative errors below 5e-7.
 //
 // The rescaled form of a row (i attends n keys, S_j its scores, u_j = phi(S_j - shift), Z1 = sum u, o its offset):
-//   M  = n max u / Z1 - o        the largest y (phi need not be monotone: the maximum is over u)
-//   A' = n / (Z1 M), o' = o / M, y_j = max(0, A' u_j - o') in [0, 1], C = 1 / sum y^p, w_j = C y_j^p
+//   t  = o Z1 / n                what u must exceed
+//   A' = 1 / (max u - t)         (phi need not be monotone: the maximum is over u)
+//   y_j = A' max(0, u_j - t) in [0, 1], C = 1 / sum y^p, w_j = C y_j^p
+// (u - t before the factor: in rows of little contrast that difference is exact, that of two products is not.)
 // and backwards, with G_j = dO . v_j, D = dO . out:
 //   h_j = p C y_j^(p-1) (G_j - D), E' = (o / n) sum h, dS_j = A' (h_j - E') phi'(S_j)
 // Unsharpened rows: w_j = C u_j, dS_j = C (G_j - D) phi'(S_j); C = 1 / Z1 under l1, otherwise C = 1 or 1/n and D = 0.
@@ -346,7 +348,7 @@ ABLATE_HD RowConst MakeRowConst(const Config& config, int row, int n, float s, f
 // c == 0: a zero row. c < 0: a sharpened row without contrast, an l1 row with C = -c.
 // shift != 0 for an activation with kExpTail: the row was computed by ExpActivation.
 struct RowStat {
-  float shift, a, o1, c;
+  float shift, a, threshold, c;  // A', t, C above
 };
 
 // Sharpened rows whose largest y is at most this keep w = a: the power would sharpen rounding noise.
@@ -363,9 +365,10 @@ ABLATE_HD RowStat PlainStat(const Config& config, const RowConst& row, float shi
 // zero row (0) or without contrast (negative): both are final.
 ABLATE_HD RowStat SharpenedStat(const RowConst& row, float shift, float z1, float largest_u) {
   if (z1 == 0) return {shift, 1, 0, 0};
-  const float contrast = row.n * (largest_u / z1) - row.offset;
-  if (contrast <= kMinContrast) return {shift, 1, 0, -1.0f / z1};
-  return {shift, row.n / z1 / contrast, row.offset / contrast, 1};
+  const float threshold = row.offset / row.n * z1;
+  const float above = largest_u - threshold;
+  if (above * row.n <= kMinContrast * z1) return {shift, 1, 0, -1.0f / z1};
+  return {shift, 1.0f / above, threshold, 1};
 }
 
 ABLATE_HD bool IsSharpened(const Config& config, const RowStat& stat) { return config.sharpen && stat.c > 0; }

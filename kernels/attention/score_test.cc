@@ -94,8 +94,8 @@ TEST(Score, RowStatisticsMarkTheSpecialCases) {
   EXPECT_FALSE(IsSharpened(config, uniform));
   const RowStat sharp = SharpenedStat(row, 0, 5, 2);
   EXPECT_TRUE(IsSharpened(config, sharp));
-  EXPECT_NEAR(sharp.a * 2 - sharp.o1, 1, 1e-6);   // the largest u becomes 1,
-  EXPECT_NEAR(sharp.a * 0.5 - sharp.o1, 0, 1e-6);  // the mean 0
+  EXPECT_NEAR((2 - sharp.threshold) * sharp.a, 1, 1e-6);  // the largest u becomes 1,
+  EXPECT_NEAR(sharp.threshold, 0.5, 1e-6);                // the mean 0
 }
 
 }  // namespace

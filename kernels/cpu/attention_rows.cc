@@ -99,11 +99,11 @@ Activated Activate(const RowConst& row, const RowSpan& span, float shift, float*
 // u -> y^p, in place; returns its sum.
 template <class Power>
 float Sharpen(float p, const RowStat& stat, const RowSpan& span, float* scores) {
-  const float a = stat.a, o1 = stat.o1;
+  const float a = stat.a, threshold = stat.threshold;
   F8 sum[2] = {};
   ForBlocks(span, ABLATE_BODY(half, at, packed, lanes) {
-    // u is 0 outside the row, but y is not where o' = 0 lets rounding through: mask again.
-    const F8 y = lanes.Or(score::Max(F8{}, LoadF8(scores + at) * a - o1), 0);
+    // Zero outside the row, as u is.
+    const F8 y = score::Max(F8{}, (LoadF8(scores + at) - threshold) * a);
     const F8 b = y * Power::MinusOne(y, p);
     StoreF8(scores + at, b);
     sum[half.value] += b;
@@ -150,12 +150,12 @@ void BackwardPlain(const RowConst& row, const RowStat& stat, const RowSpan& span
 template <class Phi, class Power>
 void BackwardSharpened(float p, const RowConst& row, const RowStat& stat, const RowSpan& span, float mean_gradient,
                        float* scores, float* gradients, float* scratch) {
-  const float c = row.c, beta = row.beta - stat.shift, a = stat.a, o1 = stat.o1, weight = stat.c, pc = p * stat.c;
+  const float c = row.c, beta = row.beta - stat.shift, a = stat.a, threshold = stat.threshold, weight = stat.c, pc = p * stat.c;
   F8 sum[2] = {};
   ForBlocks(span, ABLATE_BODY(half, at, packed, lanes) {
     F8 slope;
     const F8 u = Phi::ValueAndSlope(LoadF8(scores + at) * c + beta, &slope);
-    const F8 y = lanes.Or(score::Max(F8{}, u * a - o1), 0);
+    const F8 y = lanes.Or(score::Max(F8{}, (u - threshold) * a), 0);
     const F8 power = Power::MinusOne(y, p);
     const F8 h = power * pc * (LoadF8(gradients + at) - mean_gradient);
     StoreF8(scores + at, y * power * weight);
