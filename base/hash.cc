@@ -30,11 +30,11 @@ std::string Sha256::HexDigest() {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int length = 0;
   CHECK_EQ(EVP_DigestFinal_ex(state_->context, digest, &length), 1);
-  std::string hex;
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string hex(2 * length, '0');
   for (unsigned int i = 0; i < length; ++i) {
-    char byte[3];
-    std::snprintf(byte, sizeof(byte), "%02x", digest[i]);
-    hex += byte;
+    hex[2 * i] = kHex[digest[i] >> 4];
+    hex[2 * i + 1] = kHex[digest[i] & 15];
   }
   return hex;
 }

@@ -14,10 +14,10 @@
 namespace ablate {
 namespace {
 
-constexpr double kMaxSize = 1e6;            // layers, heads, accumulation...
-constexpr double kMaxCount = 1e12;          // tokens, steps
-constexpr double kMaxNumber = 1e30;         // of factors without a natural limit
-constexpr double kSmallest = 1e-30;         // "above 0"
+constexpr double kMaxSize = 1e6;     // layers, heads, accumulation...
+constexpr double kMaxCount = 1e12;   // tokens, steps
+constexpr double kMaxNumber = 1e30;  // of factors without a natural limit
+constexpr double kSmallest = 1e-30;  // "above 0"
 
 AxisScope ScopeOf(std::string_view name) {
   return name.substr(0, 5) == "eval." ? AxisScope::kEvaluation : AxisScope::kTraining;
@@ -49,8 +49,8 @@ std::vector<std::string> VariantNames() {
   return names;
 }
 
-// Rows whose fallback is 0 or the first choice and that name a size, a rate or an attention field have their defaults in
-// defaults.cc (by preset) or kernels/attention/variants.cc (by variant).
+// Rows whose fallback is 0 or the first choice and that name a size, a rate or an attention field have their defaults
+// in defaults.cc (by preset) or kernels/attention/variants.cc (by variant).
 std::vector<Axis> MakeAxes() {
   return {
       Text("model.preset", ModelPresetNames(), kDefaultPreset, "the shape of the model, and its defaults for the rest"),
@@ -75,10 +75,13 @@ std::vector<Axis> MakeAxes() {
       Integer("train.length", 2, 16777216, 2, "T_train: tokens a sequence (default by preset)"),
       Integer("train.steps", 1, 1e9, 1, "optimiser steps (default by preset)"),
       Integer("train.batch", 1, kMaxSize, 1, "sequences a step (default by preset)"),
-      Integer("train.accumulation", 1, kMaxSize, 1, "parts a step's batch is computed in (default by preset, made to divide train.batch)"),
+      Integer("train.accumulation", 1, kMaxSize, 1,
+              "parts a step's batch is computed in (default by preset, made to divide train.batch)"),
       Number("train.learning_rate", 0, 10, 0, "the highest learning rate (default by preset)"),
-      Number("train.min_learning_rate_ratio", 0, 1, 0.1, "learning rate at the end of the cosine, as a share of the highest"),
-      Integer("train.warmup_steps", 0, 1e9, 0, "steps of linear warm-up (default by preset, at most a tenth of train.steps)"),
+      Number("train.min_learning_rate_ratio", 0, 1, 0.1,
+             "learning rate at the end of the cosine, as a share of the highest"),
+      Integer("train.warmup_steps", 0, 1e9, 0,
+              "steps of linear warm-up (default by preset, at most a tenth of train.steps)"),
       Text("train.schedule", {"cosine", "constant"}, "cosine", "of the learning rate after the warm-up"),
       Number("train.weight_decay", 0, 10, 0.1, "decoupled, on two-dimensional parameters"),
       Number("train.beta1", 0, 0.999999, 0.9, "of AdamW"),
@@ -89,17 +92,21 @@ std::vector<Axis> MakeAxes() {
 
       Text("eval.ntk", {"off", "dynamic"}, "off", "Dynamic NTK above the training length"),
       Number("eval.ntk_factor", kSmallest, kMaxSize, 1, "factor of Dynamic NTK"),
-      Number("eval.rope_theta_scale", kSmallest, kMaxNumber, 1, "multiplies the RoPE base at evaluation (the SSMax paper: 50)"),
+      Number("eval.rope_theta_scale", kSmallest, kMaxNumber, 1,
+             "multiplies the RoPE base at evaluation (the SSMax paper: 50)"),
       OrNone(Optional(Number("eval.attention.p", 1, kMaxSize, 1, "attention.p at evaluation"))),
       Optional(Text("eval.attention.scale", ScoreScaleNames(), "one", "attention.scale at evaluation")),
-      Optional(Number("eval.attention.scale_constant", -kMaxNumber, kMaxNumber, 1, "attention.scale_constant at evaluation")),
+      Optional(Number("eval.attention.scale_constant", -kMaxNumber, kMaxNumber, 1,
+                      "attention.scale_constant at evaluation")),
       Integer("eval.attention.window", 0, 16777216, 0, "keys a position attends to, itself included; 0: all before it"),
       Integer("eval.target_spans", 1, 1e9, 1, "spans of T_train tokens scored by loss_targets (default by preset)"),
-      Integer("eval.loss_tokens", 0, kMaxCount, 0, "tokens scored by loss, in whole windows; 0: not measured (default by preset)"),
+      Integer("eval.loss_tokens", 0, kMaxCount, 0,
+              "tokens scored by loss, in whole windows; 0: not measured (default by preset)"),
       Integer("eval.batch_tokens", 1, 1e9, 1, "tokens a forward pass takes at once (default by preset)"),
 
       Number("noop.seconds", 0, 86400, 0, "of the test executor: how long a job takes"),
-      Text("noop.outcome", {"succeed", "diverge", "code_error", "invalid_config"}, "succeed", "of the test executor: how it ends"),
+      Text("noop.outcome", {"succeed", "diverge", "code_error", "invalid_config"}, "succeed",
+           "of the test executor: how it ends"),
   };
 }
 
@@ -116,7 +123,8 @@ std::string Expected(const Axis& axis) {
     case AxisKind::kInteger: {
       std::string range;
       if (axis.minimum == kSmallest) {
-        range = axis.maximum >= kMaxNumber ? " above 0" : absl::StrCat(" above 0, at most ", ShortestDouble(axis.maximum));
+        range =
+            axis.maximum >= kMaxNumber ? " above 0" : absl::StrCat(" above 0, at most ", ShortestDouble(axis.maximum));
       } else if (axis.maximum < kMaxNumber) {
         range = absl::StrCat(" from ", ShortestDouble(axis.minimum), " to ", ShortestDouble(axis.maximum));
       } else if (axis.minimum > -kMaxNumber) {
@@ -130,17 +138,18 @@ std::string Expected(const Axis& axis) {
 }
 
 absl::Status UnknownAxis(std::string_view name) {
+  const std::string unknown = absl::StrCat("unknown axis \"", ToAbsl(name), "\"");
   std::vector<std::string> known = AxisNames();
-  if (NearestName(name, known).empty()) {
-    // The whole list would bury the message: a known group narrows it.
-    const std::string group(name.substr(0, name.find('.') + 1));
-    std::vector<std::string> same_group;
-    for (const std::string& candidate : known) {
-      if (!group.empty() && absl::StartsWith(candidate, group)) same_group.push_back(candidate);
-    }
-    if (!same_group.empty()) known = std::move(same_group);
+  if (!NearestName(name, known).empty()) return absl::InvalidArgumentError(unknown + DidYouMean(name, known));
+  // The whole list would bury the message: a known group narrows it.
+  const std::string group(name.substr(0, name.find('.') + 1));
+  std::vector<std::string> same_group;
+  for (const std::string& candidate : known) {
+    if (!group.empty() && absl::StartsWith(candidate, group)) same_group.push_back(candidate);
   }
-  return absl::InvalidArgumentError(absl::StrCat("unknown axis \"", ToAbsl(name), "\"", DidYouMean(name, known)));
+  if (!same_group.empty()) return absl::InvalidArgumentError(unknown + DidYouMean(name, same_group));
+  return absl::InvalidArgumentError(
+      unknown + "; axes are named model.*, attention.*, train.*, eval.* and noop.* (docs/sweep-files.md)");
 }
 
 bool HasChoice(const Axis& axis, std::string_view text) {
@@ -200,20 +209,28 @@ v1::Value FlagValue(bool flag) {
 bool SameValue(const v1::Value& a, const v1::Value& b) {
   if (a.kind_case() != b.kind_case()) return false;
   switch (a.kind_case()) {
-    case v1::Value::kNumber: return a.number() == b.number();
-    case v1::Value::kText: return a.text() == b.text();
-    case v1::Value::kFlag: return a.flag() == b.flag();
-    case v1::Value::KIND_NOT_SET: return true;
+    case v1::Value::kNumber:
+      return a.number() == b.number();
+    case v1::Value::kText:
+      return a.text() == b.text();
+    case v1::Value::kFlag:
+      return a.flag() == b.flag();
+    case v1::Value::KIND_NOT_SET:
+      return true;
   }
   return false;
 }
 
 std::string ValueText(const v1::Value& value) {
   switch (value.kind_case()) {
-    case v1::Value::kNumber: return ShortestDouble(value.number());
-    case v1::Value::kText: return value.text();
-    case v1::Value::kFlag: return value.flag() ? "true" : "false";
-    case v1::Value::KIND_NOT_SET: return "";
+    case v1::Value::kNumber:
+      return ShortestDouble(value.number());
+    case v1::Value::kText:
+      return value.text();
+    case v1::Value::kFlag:
+      return value.flag() ? "true" : "false";
+    case v1::Value::KIND_NOT_SET:
+      return "";
   }
   return "";
 }
@@ -246,13 +263,15 @@ absl::Status CheckSetting(std::string_view name, const v1::Value& value) {
     case v1::Value::kText: {
       if (HasChoice(*axis, value.text())) return absl::OkStatus();
       const std::string found = absl::StrCat("\"", value.text().substr(0, 100), "\"");
-      if (axis->choices.empty() || NearestName(value.text().substr(0, 100), axis->choices).empty()) return refuse(found);
+      if (axis->choices.empty() || NearestName(value.text().substr(0, 100), axis->choices).empty())
+        return refuse(found);
       return refuse(found + DidYouMean(value.text(), axis->choices));
     }
     case v1::Value::kFlag:
       if (axis->kind == AxisKind::kFlag) return absl::OkStatus();
       return refuse(value.flag() ? "the flag true" : "the flag false");
-    case v1::Value::KIND_NOT_SET: return refuse("nothing");
+    case v1::Value::KIND_NOT_SET:
+      return refuse("nothing");
   }
   return refuse("nothing");
 }
@@ -271,8 +290,8 @@ absl::StatusOr<v1::Value> ParseSetting(std::string_view name, std::string_view t
     value = TextValue(yes ? "dynamic" : "off");
   } else if (axis->kind != AxisKind::kText && ReadNumber(text, &number)) {
     if (quoted) {
-      return absl::InvalidArgumentError(absl::StrCat(Expected(*axis), ", found the text \"", ToAbsl(text),
-                                                     "\"; write it without the quotes"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(Expected(*axis), ", found the text \"", ToAbsl(text), "\"; write it without the quotes"));
     }
     value = NumberValue(number);
   }

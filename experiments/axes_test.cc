@@ -57,7 +57,11 @@ TEST(Axes, PresetsAreThoseOfTheDesign) {
   const struct {
     const char* name;
     int layers, width, heads;
-  } presets[] = {{"tiny", 4, 128, 4}, {"small", 6, 384, 6}, {"gpt2-45m", 6, 512, 8}, {"gpt2-124m", 12, 768, 12}, {"gpt2-355m", 24, 1024, 16}};
+  } presets[] = {{"tiny", 4, 128, 4},
+                 {"small", 6, 384, 6},
+                 {"gpt2-45m", 6, 512, 8},
+                 {"gpt2-124m", 12, 768, 12},
+                 {"gpt2-355m", 24, 1024, 16}};
   for (const auto& preset : presets) {
     const ConfigView view(Config({{"model.preset", preset.name}}));
     EXPECT_EQ(view.Integer("model.layers"), preset.layers);
@@ -69,7 +73,8 @@ TEST(Axes, PresetsAreThoseOfTheDesign) {
   EXPECT_EQ(paper.Integer("train.steps"), 18865);
   // GPT-2 small without learned positions, and with.
   EXPECT_EQ(ParameterCount(paper, 50257), 124439808 - 1024 * 768);
-  EXPECT_EQ(ParameterCount(ConfigView(Config({{"model.preset", "gpt2-124m"}, {"model.position", "learned"}})), 50257), 124439808);
+  EXPECT_EQ(ParameterCount(ConfigView(Config({{"model.preset", "gpt2-124m"}, {"model.position", "learned"}})), 50257),
+            124439808);
   EXPECT_EQ(ConfigView({}).Text("model.preset"), "tiny");
 }
 
@@ -95,8 +100,10 @@ TEST(Axes, RefusalsSayWhatWasExpectedAndTheNearestName) {
   EXPECT_THAT(Message(ParseSetting("train.steps", "1.5").status()), HasSubstr("expected a whole number"));
   EXPECT_THAT(Message(ParseSetting("attention.p", "0.5").status()), HasSubstr("or none for attention.p, found 0.5"));
   EXPECT_THAT(Message(ParseSetting("attention.variant", "sofmax").status()), HasSubstr("did you mean \"softmax\"?"));
-  EXPECT_THAT(Message(ParseSetting("atention.variant", "softmax").status()), HasSubstr("did you mean \"attention.variant\"?"));
+  EXPECT_THAT(Message(ParseSetting("atention.variant", "softmax").status()),
+              HasSubstr("did you mean \"attention.variant\"?"));
   EXPECT_THAT(Message(ParseSetting("train.lr", "1").status()), HasSubstr("train.learning_rate"));
+  EXPECT_THAT(Message(ParseSetting("zzz", "1").status()), HasSubstr("unknown axis \"zzz\"; axes are named model.*"));
   EXPECT_FALSE(CheckSetting("attention.p", NumberValue(std::nan(""))).ok());
   EXPECT_FALSE(CheckSetting("attention.p", FlagValue(true)).ok());
   EXPECT_FALSE(CheckSetting("attention.p", v1::Value()).ok());
@@ -122,7 +129,8 @@ TEST(ConfigView, EvaluationOverridesAttentionAtEvaluationOnly) {
   const auto training = Config({{"attention.variant", "lssar"}});
   EXPECT_EQ(AttentionSpecFrom(ConfigView(training, Config({{"eval.attention.p", "3"}})))->sharpen_p, 3.0);
   EXPECT_EQ(AttentionSpecFrom(ConfigView(training, Config({{"eval.attention.p", "none"}})))->sharpen_p, std::nullopt);
-  EXPECT_EQ(AttentionSpecFrom(ConfigView(training, Config({{"eval.attention.scale", "log_d"}})))->scale, ScoreScale::kLogD);
+  EXPECT_EQ(AttentionSpecFrom(ConfigView(training, Config({{"eval.attention.scale", "log_d"}})))->scale,
+            ScoreScale::kLogD);
   EXPECT_EQ(AttentionSpecFrom(ConfigView(training))->sharpen_p, 15.0);
 }
 
@@ -151,26 +159,48 @@ TEST(Canonical, SortsResolvesAndLeavesDefaultsOut) {
                         {"train.warmup_steps", "10"},
                         {"train.steps", "200"}});
   EXPECT_EQ(ToJson(Canonical(config)), R"({"attention.variant":"lssar","train.steps":200,"train.warmup_steps":10})");
-  EXPECT_EQ(ToJson(Canonical(Config({{"model.preset", "small"}, {"model.layers", "6"}}))), R"({"model.preset":"small"})");
+  EXPECT_EQ(ToJson(Canonical(Config({{"model.preset", "small"}, {"model.layers", "6"}}))),
+            R"({"model.preset":"small"})");
   EXPECT_EQ(ToJson(Canonical(Config({{"eval.attention.p", "none"}}))), R"({"eval.attention.p":"none"})");
   EXPECT_EQ(ToJson(Canonical({})), "{}");
 }
 
+TEST(Canonical, LeavesOutWhatCannotAct) {
+  EXPECT_EQ(ToJson(Canonical(Config({{"attention.scale_constant", "2"},
+                                     {"attention.ssmax_init", "0.2"},
+                                     {"train.min_learning_rate_ratio", "0"}}))),
+            R"({"train.min_learning_rate_ratio":0})");
+  EXPECT_EQ(ToJson(Canonical(Config({{"attention.scale_constant", "2"}, {"attention.scale", "constant"}}))),
+            R"({"attention.scale":"constant","attention.scale_constant":2})");
+  EXPECT_EQ(
+      ToJson(Canonical(Config({{"attention.ssmax_init", "0.2"},
+                               {"attention.variant", "ssmax"},
+                               {"train.schedule", "constant"},
+                               {"train.min_learning_rate_ratio", "0"},
+                               {"model.position", "none"},
+                               {"model.rope_base", "500"}}))),
+      R"({"attention.ssmax_init":0.2,"attention.variant":"ssmax","model.position":"none","train.schedule":"constant"})");
+}
+
 TEST(Canonical, IsIdempotentAndIndifferentToOrder) {
-  const auto a = Config({{"attention.variant", "ssmax"}, {"attention.p", "3"}, {"eval.ntk", "on"}, {"train.steps", "5"}});
-  const auto b = Config({{"train.steps", "5"}, {"eval.ntk", "dynamic"}, {"attention.p", "3.0"}, {"attention.variant", "ssmax"}});
+  const auto a =
+      Config({{"attention.variant", "ssmax"}, {"attention.p", "3"}, {"eval.ntk", "on"}, {"train.steps", "5"}});
+  const auto b =
+      Config({{"train.steps", "5"}, {"eval.ntk", "dynamic"}, {"attention.p", "3.0"}, {"attention.variant", "ssmax"}});
   EXPECT_EQ(ToJson(Canonical(a)), ToJson(Canonical(b)));
   EXPECT_EQ(ToJson(Canonical(Canonical(a))), ToJson(Canonical(a)));
 }
 
 // Permanent: this text is hashed into every content key that users' databases hold.
 TEST(Json, Golden) {
-  v1::Configuration config = Config({{"train.learning_rate", "1e-4"}, {"attention.p", "2.5"}, {"attention.variant", "lssar"}});
+  v1::Configuration config =
+      Config({{"train.learning_rate", "1e-4"}, {"attention.p", "2.5"}, {"attention.variant", "lssar"}});
   v1::Setting* odd = config.add_settings();
   odd->set_axis("a\"b\\c\n");
   *odd->mutable_value() = FlagValue(true);
   EXPECT_EQ(ToJson(config),
-            "{\"a\\\"b\\\\c\\u000a\":true,\"attention.p\":2.5,\"attention.variant\":\"lssar\",\"train.learning_rate\":0.0001}");
+            "{\"a\\\"b\\\\c\\u000a\":true,\"attention.p\":2.5,\"attention.variant\":\"lssar\",\"train.learning_rate\":"
+            "0.0001}");
   const auto back = ConfigurationFromJson(ToJson(config));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(ToJson(*back), ToJson(config));
@@ -201,6 +231,7 @@ TEST(CheckConfiguration, FindsWhatDoesNotFitTogether) {
       {Config({{"attention.variant", "relu"}, {"attention.p", "3"}}), {}, "attention.normalisation"},
       {Config({{"attention.variant", "sigmoid"}}), Config({{"eval.attention.p", "3"}}), "attention.normalisation"},
       {{}, Config({{"eval.attention.scale", "ssmax"}}), "learned parameters"},
+      {{}, Config({{"eval.attention.scale", "constant"}}), "needs eval.attention.scale_constant"},
       {Config({{"eval.ntk", "on"}}), {}, "acts at evaluation only"},
       {{}, Config({{"attention.p", "3"}}), "shapes training"},
       {Config({{"model.width", "8"}}), Config({{"eval.ntk", "on"}}), "head dimension above 2"},
@@ -208,7 +239,9 @@ TEST(CheckConfiguration, FindsWhatDoesNotFitTogether) {
   for (const auto& c : cases) {
     EXPECT_THAT(Message(CheckConfiguration(c.training, c.eval)), HasSubstr(c.message));
   }
-  EXPECT_TRUE(CheckConfiguration(Config({{"attention.variant", "ssmax_bias"}}), Config({{"eval.attention.scale", "ssmax"}})).ok());
+  EXPECT_TRUE(
+      CheckConfiguration(Config({{"attention.variant", "ssmax_bias"}}), Config({{"eval.attention.scale", "ssmax"}}))
+          .ok());
 }
 
 }  // namespace

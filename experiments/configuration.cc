@@ -30,7 +30,8 @@ v1::Value DefaultOf(const Axis& axis, const ValueMap& given);
 
 double NumberOf(std::string_view axis, const ValueMap& given) {
   const auto it = given.find(axis);
-  return it != given.end() && it->second.has_number() ? it->second.number() : DefaultOf(*FindAxis(axis), given).number();
+  return it != given.end() && it->second.has_number() ? it->second.number()
+                                                      : DefaultOf(*FindAxis(axis), given).number();
 }
 
 v1::Value DefaultOf(const Axis& axis, const ValueMap& given) {
@@ -45,10 +46,25 @@ v1::Value DefaultOf(const Axis& axis, const ValueMap& given) {
     return NumberValue(std::min(it->second.number(), std::floor(NumberOf("train.steps", given) / 10)));
   }
   if (axis.name == "train.accumulation") {
-    return NumberValue(static_cast<double>(std::gcd(static_cast<int64_t>(it->second.number()),
-                                                    static_cast<int64_t>(NumberOf("train.batch", given)))));
+    return NumberValue(static_cast<double>(
+        std::gcd(static_cast<int64_t>(it->second.number()), static_cast<int64_t>(NumberOf("train.batch", given)))));
   }
   return it->second;
+}
+
+bool TextIs(std::string_view axis, std::initializer_list<std::string_view> any_of, const ValueMap& given) {
+  const auto it = given.find(axis);
+  const v1::Value value = it != given.end() ? it->second : DefaultOf(*FindAxis(axis), given);
+  return std::find(any_of.begin(), any_of.end(), value.text()) != any_of.end();
+}
+
+// Whether a setting changes nothing beside the others: it would only make two keys of one training.
+bool CannotAct(std::string_view axis, const ValueMap& given) {
+  if (axis == "attention.scale_constant") return !TextIs("attention.scale", {"constant"}, given);
+  if (axis == "attention.ssmax_init") return !TextIs("attention.scale", {"ssmax", "ssmax_bias"}, given);
+  if (axis == "model.rope_base") return !TextIs("model.position", {"rope"}, given);
+  if (axis == "train.min_learning_rate_ratio") return !TextIs("train.schedule", {"cosine"}, given);
+  return false;
 }
 
 const Axis& Known(std::string_view name) {
@@ -69,8 +85,9 @@ absl::Status CheckScope(const v1::Configuration& config, AxisScope scope) {
   for (const v1::Setting& setting : config.settings()) {
     ABLATE_RETURN_IF_ERROR(CheckSetting(setting.axis(), setting.value()));
     if (FindAxis(setting.axis())->scope == scope) continue;
-    return Refuse(setting.axis() + (scope == AxisScope::kTraining ? " acts at evaluation only and cannot shape training"
-                                                                  : " shapes training and cannot be set for an evaluation"));
+    return Refuse(setting.axis() + (scope == AxisScope::kTraining
+                                        ? " acts at evaluation only and cannot shape training"
+                                        : " shapes training and cannot be set for an evaluation"));
   }
   return absl::OkStatus();
 }
@@ -133,7 +150,7 @@ v1::Configuration Canonical(const v1::Configuration& config) {
   v1::Configuration canonical;
   for (const auto& [name, value] : given) {
     const Axis* axis = FindAxis(name);
-    if (axis != nullptr && SameValue(value, DefaultOf(*axis, given))) continue;
+    if (axis != nullptr && (SameValue(value, DefaultOf(*axis, given)) || CannotAct(name, given))) continue;
     v1::Setting* setting = canonical.add_settings();
     setting->set_axis(name);
     *setting->mutable_value() = value;
@@ -191,7 +208,8 @@ absl::Status CheckConfiguration(const v1::Configuration& training, const v1::Con
   const int64_t head_dim = width / heads;
   const std::string position = trained.Text("model.position");
   if (position == "rope" && head_dim % 2 != 0) {
-    return Refuse(absl::StrCat("model.position rope needs an even head dimension; model.width / model.heads is ", head_dim));
+    return Refuse(
+        absl::StrCat("model.position rope needs an even head dimension; model.width / model.heads is ", head_dim));
   }
   if (position == "alibi") {
     return Refuse("model.position alibi is not implemented yet; use rope, none or learned");
@@ -214,8 +232,13 @@ absl::Status CheckConfiguration(const v1::Configuration& training, const v1::Con
                                " needs learned parameters that training with attention.scale ",
                                trained.Text("attention.scale"), " does not make"));
   }
+  if (measured.Text("attention.scale") == "constant" && trained.Text("attention.scale") != "constant" &&
+      !measured.Has("eval.attention.scale_constant")) {
+    return Refuse("eval.attention.scale constant needs eval.attention.scale_constant");
+  }
   if (measured.Text("eval.ntk") == "dynamic" && position == "rope" && head_dim <= 2) {
-    return Refuse(absl::StrCat("eval.ntk dynamic needs a head dimension above 2; model.width / model.heads is ", head_dim));
+    return Refuse(
+        absl::StrCat("eval.ntk dynamic needs a head dimension above 2; model.width / model.heads is ", head_dim));
   }
   return absl::OkStatus();
 }

@@ -30,10 +30,18 @@ void AppendQuoted(const std::string& text, std::string* out) {
 
 void AppendValue(const v1::Value& value, std::string* out) {
   switch (value.kind_case()) {
-    case v1::Value::kNumber: absl::StrAppend(out, ShortestDouble(value.number())); return;
-    case v1::Value::kText: AppendQuoted(value.text(), out); return;
-    case v1::Value::kFlag: absl::StrAppend(out, value.flag() ? "true" : "false"); return;
-    case v1::Value::KIND_NOT_SET: absl::StrAppend(out, "null"); return;
+    case v1::Value::kNumber:
+      absl::StrAppend(out, ShortestDouble(value.number()));
+      return;
+    case v1::Value::kText:
+      AppendQuoted(value.text(), out);
+      return;
+    case v1::Value::kFlag:
+      absl::StrAppend(out, value.flag() ? "true" : "false");
+      return;
+    case v1::Value::KIND_NOT_SET:
+      absl::StrAppend(out, "null");
+      return;
   }
 }
 
@@ -72,7 +80,8 @@ absl::StatusOr<v1::Configuration> ConfigurationFromJson(std::string_view text) {
     } else if (item.is_boolean()) {
       *setting->mutable_value() = FlagValue(item.get<bool>());
     } else {
-      return absl::InvalidArgumentError(absl::StrCat("expected a number, text or flag for ", name, ", found ", item.type_name()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("expected a number, text or flag for ", name, ", found ", item.type_name()));
     }
   }
   return config;

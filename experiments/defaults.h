@@ -1,5 +1,6 @@
 // Defaults that depend on the model preset or on the attention variant. Private to the axes' files.
-// Permanent: content keys leave defaults out, so a number here never changes after release; a better default is a new preset.
+// Permanent: content keys leave defaults out, so a number here never changes after release; a better default is a new
+// preset.
 #pragma once
 
 #include <string>

@@ -13,17 +13,16 @@
 #include "base/strings.h"
 #include "base/version.h"
 #include "experiments/axes.h"
+#include "experiments/plan_check.h"
 
 namespace ablate {
 namespace {
 
-constexpr int64_t kMaxPoints = 1000000;
-constexpr int64_t kMaxJobs = 3000000;
-constexpr double kMaxLength = 16777216;
-
 absl::Status Refuse(const std::string& message) { return absl::InvalidArgumentError(message); }
 
-void Append(const v1::Configuration& from, v1::Configuration* to) { to->mutable_settings()->MergeFrom(from.settings()); }
+void Append(const v1::Configuration& from, v1::Configuration* to) {
+  to->mutable_settings()->MergeFrom(from.settings());
+}
 
 void Append(const std::string& axis, const v1::Value& value, v1::Configuration* to) {
   v1::Setting* setting = to->add_settings();
@@ -53,8 +52,8 @@ struct TrainConfig {
   std::string position;
 };
 
-// A training history up to and with one configuration: where it starts from, and every step at which some arm ends or leaves it.
-// Arms with the same history share the node, so its cuts are where their paths may part.
+// A training history up to and with one configuration: where it starts from, and every step at which some arm ends or
+// leaves it. Arms with the same history share the node, so its cuts are where their paths may part.
 struct Node {
   int parent = -1;
   int64_t from = 0;  // the parent's step
@@ -75,8 +74,8 @@ struct Measurement {
 struct ArmDraft {
   int node = 0;
   int64_t end = 0;
-  v1::Configuration full;   // every setting given, before defaults are left out
-  v1::Configuration eval;   // canonical, without eval.ntk
+  v1::Configuration full;  // every setting given, before defaults are left out
+  v1::Configuration eval;  // canonical, without eval.ntk
   bool switched = false;
   bool ntk_off = false, ntk_dynamic = false;
   std::vector<int> measurements;
@@ -88,7 +87,6 @@ class Planner {
   absl::StatusOr<Plan> Make();
 
  private:
-  absl::Status CheckSpec();
   absl::Status AddArm(const v1::ArmSpec& arm, const v1::Configuration& axes);
   absl::StatusOr<int> InternConfig(const v1::Configuration& canonical, const v1::Configuration& eval,
                                    const std::string& label);
@@ -114,69 +112,6 @@ class Planner {
   std::vector<int64_t> rule_hits_;
   int stages_per_seed_ = 0;
 };
-
-absl::Status Planner::CheckSpec() {
-  double points = std::max(1, spec_.arms_size()) * static_cast<double>(spec_.seeds_size());
-  std::set<std::string> names;
-  for (const v1::AxisSpec& axis : spec_.axes()) {
-    if (!names.insert(axis.axis()).second) return Refuse(axis.axis() + " is an axis twice");
-    if (axis.values().empty()) return Refuse(axis.axis() + " has no values");
-    for (const v1::Value& value : axis.values()) ABLATE_RETURN_IF_ERROR(CheckSetting(axis.axis(), value));
-    points *= axis.values_size();
-  }
-  if (points > static_cast<double>(kMaxPoints)) {
-    return Refuse(absl::StrCat("the sweep has ", ShortestDouble(points), " points (arms x seeds); at most ", kMaxPoints,
-                               " are planned"));
-  }
-  std::vector<const v1::Configuration*> configs = {&spec_.settings(), &spec_.baseline()};
-  for (const v1::Configuration& rule : spec_.exclude()) {
-    if (rule.settings().empty()) return Refuse("an exclude rule without settings would leave no arm");
-    configs.push_back(&rule);
-  }
-  for (const v1::ArmSpec& arm : spec_.arms()) {
-    configs.push_back(&arm.settings());
-    for (const v1::Setting& setting : arm.settings().settings()) {
-      if (names.count(setting.axis()) > 0) return Refuse(setting.axis() + " is both in an arm and an axis");
-    }
-    int64_t before = 0;
-    for (const v1::SwitchSpec& change : arm.switches()) {
-      configs.push_back(&change.settings());
-      if (change.settings().settings().empty()) return Refuse("a switch changes nothing");
-      if (change.at_step() <= before) return Refuse("the switches of an arm must be in the order of their steps, above 0");
-      before = change.at_step();
-      for (const v1::Setting& setting : change.settings().settings()) {
-        const std::string& axis = setting.axis();
-        const bool shape = axis.compare(0, 6, "model.") == 0 && axis != "model.rope_base";
-        if (shape || axis == "train.steps" || axis == "train.length" || axis.compare(0, 5, "eval.") == 0) {
-          return Refuse(axis + " cannot be switched during training");
-        }
-      }
-    }
-  }
-  for (const v1::Configuration* config : configs) {
-    for (const v1::Setting& setting : config->settings()) {
-      ABLATE_RETURN_IF_ERROR(CheckSetting(setting.axis(), setting.value()));
-    }
-  }
-  for (const v1::Setting& setting : spec_.baseline().settings()) {
-    if (setting.axis() == "eval.ntk") return Refuse("baseline: eval.ntk is a column of the table, not part of an arm");
-  }
-  if (spec_.seeds().empty()) return Refuse("the sweep has no seeds");
-  const std::set<int64_t> seeds(spec_.seeds().begin(), spec_.seeds().end());
-  if (static_cast<int>(seeds.size()) != spec_.seeds_size()) return Refuse("a seed is there twice");
-  if (*seeds.begin() < 0) return Refuse("seeds must be at least 0");
-  for (const v1::LengthSpec& length : spec_.evaluate().lengths()) {
-    const double number = length.has_multiple() ? length.multiple() : static_cast<double>(length.tokens());
-    if (!(number > 0 && number <= kMaxLength)) {
-      return Refuse(absl::StrCat("evaluate.lengths: expected a length above 0, at most ", ShortestDouble(kMaxLength), ", found ",
-                                 ShortestDouble(number)));
-    }
-  }
-  if (spec_.executor() != v1::EXECUTOR_NOOP && !IsSha256Hex(spec_.data().sha256())) {
-    return Refuse("data.sha256 is missing: the data's files are hashed before planning");
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<int> Planner::InternConfig(const v1::Configuration& canonical, const v1::Configuration& eval,
                                           const std::string& label) {
@@ -249,10 +184,11 @@ absl::Status Planner::AddArm(const v1::ArmSpec& arm, const v1::Configuration& ax
   for (int i = 0; i < arm.switches_size(); ++i) {
     const v1::SwitchSpec& change = arm.switches(i);
     if (change.at_step() >= steps) {
-      return Refuse(absl::StrCat("arm ", named.label, ": at_step ", change.at_step(), " is not before the last of ", steps,
-                                 " steps"));
+      return Refuse(absl::StrCat("arm ", named.label, ": at_step ", change.at_step(), " is not before the last of ",
+                                 steps, " steps"));
     }
-    // On what was given, not on the canonical form: a value that equals its default is still set after the variant has changed.
+    // On what was given, not on the canonical form: a value that equals its default is still set after the variant has
+    // changed.
     Append(change.settings(), &given);
     current = OfScope(Canonical(given), AxisScope::kTraining);
     const bool last = i + 1 == arm.switches_size();
@@ -278,7 +214,8 @@ absl::Status Planner::AddArm(const v1::ArmSpec& arm, const v1::Configuration& ax
   bool& seen = ntk ? drafts_[it->second].ntk_dynamic : drafts_[it->second].ntk_off;
   const Arm& other = plan_.arms[it->second];
   if (seen || (!fresh && other.json != named.json)) {
-    return Refuse(absl::StrCat("arms ", other.label, " and ", named.label, " are the same configuration; leave one of them out"));
+    return Refuse(
+        absl::StrCat("arms ", other.label, " and ", named.label, " are the same configuration; leave one of them out"));
   }
   seen = true;
   return absl::OkStatus();
@@ -299,11 +236,13 @@ absl::Status Planner::FindBaseline() {
     if (!drafts_[i].switched && ToJson(Canonical(full)) == wanted_json) exact.push_back(static_cast<int>(i));
   }
   if (matching.empty()) {
-    return Refuse("no arm is the baseline " + Label(spec_.baseline()) + "; add it to arms, or name an arm of the sweep");
+    return Refuse("no arm is the baseline " + Label(spec_.baseline()) +
+                  "; add it to arms, or name an arm of the sweep");
   }
   if (matching.size() > 1 && exact.size() != 1) {
-    return Refuse(absl::StrCat("baseline ", Label(spec_.baseline()), " fits ", matching.size(), " arms (", plan_.arms[matching[0]].label,
-                               "; ", plan_.arms[matching[1]].label, "...); name more of its values"));
+    return Refuse(absl::StrCat("baseline ", Label(spec_.baseline()), " fits ", matching.size(), " arms (",
+                               plan_.arms[matching[0]].label, "; ", plan_.arms[matching[1]].label,
+                               "...); name more of its values"));
   }
   plan_.baseline_arm = exact.size() == 1 ? exact[0] : matching[0];
   return absl::OkStatus();
@@ -325,25 +264,30 @@ absl::Status Planner::AddMeasurements(int arm) {
 
   v1::Configuration acting = draft.eval;
   if (!rope) Drop("eval.rope_theta_scale", &acting);
-  const std::string_view overrides[] = {"p", "scale", "scale_constant"};
-  for (const std::string_view field : overrides) {
-    const std::string axis = absl::StrCat("attention.", ToAbsl(field));
-    for (const v1::Setting& setting : draft.eval.settings()) {
-      if (setting.axis() == "eval." + axis && SameValue(setting.value(), training.Get(axis))) Drop(setting.axis(), &acting);
+  const bool trained_constant = training.Text("attention.scale") == "constant";
+  const bool constant = ConfigView(trained.config, acting).Text("attention.scale") == "constant";
+  for (const v1::Setting& setting : draft.eval.settings()) {
+    const std::string& axis = setting.axis();
+    if (axis == "eval.attention.p" || axis == "eval.attention.scale") {
+      if (SameValue(setting.value(), training.Get(axis.substr(5)))) Drop(axis, &acting);
+    } else if (axis == "eval.attention.scale_constant") {
+      const bool repeats = trained_constant && SameValue(setting.value(), training.Get("attention.scale_constant"));
+      if (!constant || repeats) Drop(axis, &acting);
     }
   }
-  if (ConfigView(trained.config, acting).Text("attention.scale") != "constant") Drop("eval.attention.scale_constant", &acting);
 
   for (const v1::LengthSpec& length : spec_.evaluate().lengths()) {
-    const double exact =
-        length.has_multiple() ? length.multiple() * static_cast<double>(trained.length) : static_cast<double>(length.tokens());
+    const double exact = length.has_multiple() ? length.multiple() * static_cast<double>(trained.length)
+                                               : static_cast<double>(length.tokens());
     const int64_t tokens = std::llround(exact);
     if (tokens < 1 || exact > kMaxLength) {
-      return Refuse(absl::StrCat("evaluate.lengths: ", ShortestDouble(exact), " tokens is not from 1 to ", ShortestDouble(kMaxLength)));
+      return Refuse(absl::StrCat("evaluate.lengths: ", ShortestDouble(exact), " tokens is not from 1 to ",
+                                 ShortestDouble(kMaxLength)));
     }
     if (trained.position == "learned" && tokens > trained.length) {
-      return Refuse(absl::StrCat("arm ", plan_.arms[arm].label, ": learned positions end at train.length ", trained.length,
-                                 "; it cannot be evaluated at ", tokens, " tokens. Give such arms a sweep of their own with lengths up to 1x"));
+      return Refuse(absl::StrCat("arm ", plan_.arms[arm].label, ": learned positions end at train.length ",
+                                 trained.length, "; it cannot be evaluated at ", tokens,
+                                 " tokens. Give such arms a sweep of their own with lengths up to 1x"));
     }
     for (const std::string& split : spec_.evaluate().splits()) {
       for (const bool ntk : {false, true}) {
@@ -361,7 +305,8 @@ absl::Status Planner::AddMeasurements(int arm) {
         }
         if (measurement.ntk) {
           Append("eval.ntk", TextValue("dynamic"), &measurement.eval_config);
-          std::sort(measurement.eval_config.mutable_settings()->begin(), measurement.eval_config.mutable_settings()->end(),
+          std::sort(measurement.eval_config.mutable_settings()->begin(),
+                    measurement.eval_config.mutable_settings()->end(),
                     [](const v1::Setting& a, const v1::Setting& b) { return a.axis() < b.axis(); });
         } else {
           Drop("eval.ntk_factor", &measurement.eval_config);
@@ -384,7 +329,8 @@ std::string Planner::SegmentsJson(int node, int64_t end) const {
   std::string json = "[";
   for (auto it = path.rbegin(); it != path.rend(); ++it) {
     const Node& segment = nodes_[it->first];
-    absl::StrAppend(&json, json.size() > 1 ? "," : "", "[", configs_[segment.config].json, ",", segment.from, ",", it->second, "]");
+    absl::StrAppend(&json, json.size() > 1 ? "," : "", "[", configs_[segment.config].json, ",", segment.from, ",",
+                    it->second, "]");
   }
   return json + "]";
 }
@@ -402,8 +348,8 @@ void Planner::EmitStages(int64_t seed, int seed_index) {
     int parent = -1;
     if (node.parent >= 0) {
       const Node& before = nodes_[node.parent];
-      parent = base + before.first_stage +
-               static_cast<int>(std::distance(before.cuts.begin(), before.cuts.find(node.from)));
+      parent =
+          base + before.first_stage + static_cast<int>(std::distance(before.cuts.begin(), before.cuts.find(node.from)));
     }
     int64_t from = node.from;
     for (const int64_t cut : node.cuts) {
@@ -442,7 +388,7 @@ void Planner::HashPlan() {
 }
 
 absl::StatusOr<Plan> Planner::Make() {
-  ABLATE_RETURN_IF_ERROR(CheckSpec());
+  ABLATE_RETURN_IF_ERROR(CheckSpec(spec_));
   rule_hits_.assign(spec_.exclude_size(), 0);
   const v1::ArmSpec only;
   std::vector<int> index(spec_.axes_size(), 0);
@@ -478,8 +424,8 @@ absl::StatusOr<Plan> Planner::Make() {
     stages += static_cast<int64_t>(node.cuts.size());
   }
   if ((stages + measurements) * spec_.seeds_size() > kMaxJobs) {
-    return Refuse(absl::StrCat("the sweep has ", (stages + measurements) * spec_.seeds_size(), " stages and evaluations; at most ",
-                               kMaxJobs, " are planned: split it"));
+    return Refuse(absl::StrCat("the sweep has ", (stages + measurements) * spec_.seeds_size(),
+                               " stages and evaluations; at most ", kMaxJobs, " are planned: split it"));
   }
   stages_per_seed_ = static_cast<int>(stages);
 
@@ -504,7 +450,8 @@ absl::StatusOr<Plan> Planner::Make() {
         if (!fresh) continue;
         const Measurement& measurement = measurements_[m];
         PlannedEvaluation evaluation;
-        evaluation.key = Sha256Hex(absl::StrCat(measurement.key_text, plan_.stages[point.stage].key, "\",\"what\":\"evaluation\"}"));
+        evaluation.key =
+            Sha256Hex(absl::StrCat(measurement.key_text, plan_.stages[point.stage].key, "\",\"what\":\"evaluation\"}"));
         evaluation.stage = point.stage;
         evaluation.eval_config = measurement.eval_config;
         evaluation.length_tokens = measurement.length;
@@ -548,7 +495,8 @@ v1::StageTask MakeStageTask(const v1::SweepSpec& spec, const PlannedStage& stage
   return task;
 }
 
-v1::EvaluationTask MakeEvaluationTask(const v1::SweepSpec& spec, const Plan& plan, const PlannedEvaluation& evaluation) {
+v1::EvaluationTask MakeEvaluationTask(const v1::SweepSpec& spec, const Plan& plan,
+                                      const PlannedEvaluation& evaluation) {
   const PlannedStage& stage = plan.stages[evaluation.stage];
   v1::EvaluationTask task;
   task.set_evaluation_key(evaluation.key);

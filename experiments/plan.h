@@ -1,16 +1,17 @@
 // Planning: a sweep's arms, their stage tree and evaluations, with content keys. Pure; no I/O. Any thread.
 //
-// Arms: each of `arms` (or one without settings, where there are none) times the product of `axes`, less what `exclude` matches.
-// Baseline and exclude rules match by value, defaults included: {attention.p: none} matches softmax.
+// Arms: each of `arms` (or one without settings, where there are none) times the product of `axes`, less what `exclude`
+// matches. Baseline and exclude rules match by value, defaults included: {attention.p: none} matches softmax.
 //
 // A state at step t is keyed by SHA-256 of this JSON, byte for byte (permanent: keys are stored in users' databases):
 //   {"data":{"format":"text","sha256":"<64 hex>"},"device":"any","executor":"trainer","numerics":1,"seed":0,
 //    "segments":[[{<canonical training configuration>},0,100],[{...},100,200]],"what":"state"}
-// Segments start at step 0, adjacent equal ones merged; so where the planner cuts changes no key, and two arms or sweeps that
-// need the same state share it. `device` is requirements.device, "any" where the file states none; precision is a setting.
-// An evaluation is keyed by {"eval":{<canonical eval settings>},"length":512,"split":"selection","state":"<key>","what":"evaluation"}.
-// What cannot act is left out of its settings first: NTK at lengths up to T_train or without RoPE, a window as long as the text, an
-// override that repeats what training used. So a cell that is the same by construction is computed once.
+// Segments start at step 0, adjacent equal ones merged; so where the planner cuts changes no key, and two arms or
+// sweeps that need the same state share it. `device` is requirements.device, "any" where the file states none;
+// precision is a setting. An evaluation is keyed by {"eval":{<canonical eval
+// settings>},"length":512,"split":"selection","state":"<key>","what":"evaluation"}. What cannot act is left out of its
+// settings first: NTK at lengths up to T_train or without RoPE, a window as long as the text, an override that repeats
+// what training used. So a cell that is the same by construction is computed once.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,8 @@ class PlanSummary;  // proto/coordinator.proto; planning itself needs no service
 
 struct PlannedStage {
   std::string key;
-  int parent = -1;            // index in Plan::stages; -1: from scratch
-  v1::Configuration config;   // canonical, training settings only
+  int parent = -1;           // index in Plan::stages; -1: from scratch
+  v1::Configuration config;  // canonical, training settings only
   int64_t seed = 0;
   int64_t from_step = 0, to_step = 0;
   bool has_children = false;  // some planned stage continues from it: its optimiser state is needed
@@ -37,18 +38,18 @@ struct PlannedStage {
 
 struct PlannedEvaluation {
   std::string key;
-  int stage = 0;              // index in Plan::stages: the state that is measured
+  int stage = 0;                  // index in Plan::stages: the state that is measured
   v1::Configuration eval_config;  // canonical `eval.*` settings
   int64_t length_tokens = 0;
-  bool ntk = false;           // dynamic NTK acts here: on, and the length is above the training length
+  bool ntk = false;  // dynamic NTK acts here: on, and the length is above the training length
   std::string split;
 };
 
 struct Arm {
-  // The axis values that name this arm in tables: what its `arms` entry and the axes set, as given (a value may equal the default),
-  // without eval.ntk (a column of its own). A switch is named with its step: "attention.variant@100".
+  // The axis values that name this arm in tables: what its `arms` entry and the axes set, as given (a value may equal
+  // the default), without eval.ntk (a column of its own). A switch is named with its step: "attention.variant@100".
   v1::Configuration values;
-  std::string json;           // ToJson(values)
+  std::string json;  // ToJson(values)
   std::string label;
 };
 
@@ -63,28 +64,30 @@ struct Point {
 struct Plan {
   std::vector<Arm> arms;
   std::vector<int64_t> seeds;
-  std::vector<PlannedStage> stages;          // parents before children
+  std::vector<PlannedStage> stages;  // parents before children
   std::vector<PlannedEvaluation> evaluations;
-  std::vector<Point> points;                 // every (arm, seed) exactly once
+  std::vector<Point> points;  // every (arm, seed) exactly once
   int baseline_arm = 0;
-  int64_t train_tokens_per_step = 0;         // of the first arm; for summaries
-  std::string sha256;                        // of the whole plan in canonical form
+  int64_t train_tokens_per_step = 0;  // of the first arm; for summaries
+  std::string sha256;                 // of the whole plan in canonical form
 };
 
 // The hash that names a sweep's data: the one file's, or, for several, SHA-256 over "sha256 bytes\n" of each in order.
 // Empty when a file's hash is missing.
 std::string CombinedDataSha256(const v1::DataRef& data);
 
-// InvalidArgument: no arm is left, baseline not found or not one arm, an arm's configuration does not fit together (says which
-// arm), two arms that are the same, an exclude rule that matches nothing, lengths not above 0, an axis twice, a switch out of the
-// training's steps or of what cannot be switched (model shape, train.steps, train.length), over 1,000,000 points or 3,000,000 jobs;
-// data.sha256 missing (the caller fills it in first; the noop executor needs none).
-// Arms that differ only in eval.ntk are one arm with both settings. Stages and points are ordered by seed, then as in the file.
+// InvalidArgument: no arm is left, baseline not found or not one arm, an arm's configuration does not fit together
+// (says which arm), two arms that are the same, an exclude rule that matches nothing, lengths not above 0, an axis
+// twice, a switch out of the training's steps or of what cannot be switched (model shape, train.steps, train.length),
+// over 1,000,000 points or 3,000,000 jobs; data.sha256 missing (the caller fills it in first; the noop executor needs
+// none). Arms that differ only in eval.ntk are one arm with both settings. Stages and points are ordered by seed, then
+// as in the file.
 absl::StatusOr<Plan> MakePlan(const v1::SweepSpec& spec);
 
-// Counts, sharing and costs, for `sweep plan`. Steps saved: steps_without_sharing (one training an arm and seed) less steps. Stages and
-// evaluations of an arm are counted over all seeds. evaluation_tokens: of loss and loss_targets, context included. peak_disk_bytes is an upper
-// bound: weights (fp32) of every stage, optimiser state (twice that) of stages with children (keep all: of every stage).
+// Counts, sharing and costs, for `sweep plan`. Steps saved: steps_without_sharing (one training an arm and seed) less
+// steps. Stages and evaluations of an arm are counted over all seeds. evaluation_tokens: of loss and loss_targets,
+// context included. peak_disk_bytes is an upper bound: weights (fp32) of every stage, optimiser state (twice that) of
+// stages with children (keep all: of every stage).
 v1::PlanSummary Summarize(const v1::SweepSpec& spec, const Plan& plan);
 
 // Tasks as they go to a worker (without checkpoints, which only the server knows).

@@ -11,11 +11,11 @@ namespace ablate {
 namespace {
 
 struct StageCost {
-  int64_t steps = 0, tokens = 0;         // of this stage
-  int64_t total_steps = 0;               // of one training of its own
+  int64_t steps = 0, tokens = 0;  // of this stage
+  int64_t total_steps = 0;        // of one training of its own
   int64_t weights_bytes = 0;
   double target_spans = 0, loss_tokens = 0;
-  int arms = 0;                          // that need it
+  int arms = 0;  // that need it
 };
 
 double Override(const v1::Configuration& config, std::string_view axis, double fallback) {

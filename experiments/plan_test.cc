@@ -1,6 +1,7 @@
 #include "experiments/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <random>
 #include <set>
@@ -119,22 +120,26 @@ TEST(Plan, ArmsTimesAxesWithNtkAsAColumn) {
   EXPECT_EQ(plan.points[0].evaluations.size(), 5u);
   EXPECT_EQ(plan.evaluations.size(), 30u);
   std::vector<std::pair<int64_t, bool>> cells;
-  for (const int e : plan.points[0].evaluations) cells.emplace_back(plan.evaluations[e].length_tokens, plan.evaluations[e].ntk);
-  EXPECT_THAT(cells, ElementsAre(std::pair(256, false), std::pair(512, false), std::pair(512, true), std::pair(1024, false),
-                                 std::pair(1024, true)));
+  for (const int e : plan.points[0].evaluations)
+    cells.emplace_back(plan.evaluations[e].length_tokens, plan.evaluations[e].ntk);
+  EXPECT_THAT(cells, ElementsAre(std::pair(256, false), std::pair(512, false), std::pair(512, true),
+                                 std::pair(1024, false), std::pair(1024, true)));
   EXPECT_EQ(plan.train_tokens_per_step, 2048);
 }
 
-// Permanent: these keys are in users' databases. A change here means that finished work is run again; bump kNumericsVersion instead.
+// Permanent: these keys are in users' databases. A change here means that finished work is run again; bump
+// kNumericsVersion instead.
 TEST(Plan, GoldenKeys) {
   const Plan plan = PlanOf(kArms);
-  EXPECT_EQ(plan.stages[1].key,
-            Sha256Hex("{\"data\":{\"format\":\"text\",\"sha256\":\"" + std::string(64, 'a') +
-                      "\"},\"device\":\"any\",\"executor\":\"trainer\",\"numerics\":1,\"seed\":0,\"segments\":[[{\"attention.p\":3,"
-                      "\"attention.variant\":\"lssar\",\"train.steps\":100},0,100]],\"what\":\"state\"}"));
+  EXPECT_EQ(
+      plan.stages[1].key,
+      Sha256Hex(
+          "{\"data\":{\"format\":\"text\",\"sha256\":\"" + std::string(64, 'a') +
+          "\"},\"device\":\"any\",\"executor\":\"trainer\",\"numerics\":1,\"seed\":0,\"segments\":[[{\"attention.p\":3,"
+          "\"attention.variant\":\"lssar\",\"train.steps\":100},0,100]],\"what\":\"state\"}"));
   EXPECT_EQ(plan.evaluations[plan.points[1].evaluations[2]].key,
-            Sha256Hex("{\"eval\":{\"eval.ntk\":\"dynamic\"},\"length\":512,\"split\":\"selection\",\"state\":\"" + plan.stages[1].key +
-                      "\",\"what\":\"evaluation\"}"));
+            Sha256Hex("{\"eval\":{\"eval.ntk\":\"dynamic\"},\"length\":512,\"split\":\"selection\",\"state\":\"" +
+                      plan.stages[1].key + "\",\"what\":\"evaluation\"}"));
   EXPECT_EQ(plan.stages[0].key, "9209834967b238a95c099c127ad363f13d0fe24e0d191a7d154213e9cca96f0c");
   EXPECT_EQ(plan.evaluations[0].key, "e62477da2241112a84c6e0abf3e6e3400402ee7ecf41b8b2d2cdc05a0f65bd2b");
   EXPECT_EQ(plan.sha256, "f962d428b18425d62ecf4ebec6d8b6e99619e334e1d2052047a87215d436a4a4");
@@ -155,15 +160,19 @@ TEST(Plan, SwitchesShareTheTrainingBeforeThem) {
   const v1::SweepSpec spec = Spec(kSwitches);
   const Plan plan = PlanOf(spec);
   CheckInvariants(spec, plan);
-  EXPECT_EQ(plan.arms[3].json, R"({"attention.variant":"softmax","attention.variant@40":"ssmax","train.learning_rate@80":0.00001})");
+  EXPECT_EQ(plan.arms[3].json,
+            R"({"attention.variant":"softmax","attention.variant@40":"ssmax","train.learning_rate@80":0.00001})");
   std::vector<std::tuple<int64_t, int64_t, std::string>> stages;
-  for (const PlannedStage& stage : plan.stages) stages.emplace_back(stage.from_step, stage.to_step, ToJson(stage.config));
+  for (const PlannedStage& stage : plan.stages)
+    stages.emplace_back(stage.from_step, stage.to_step, ToJson(stage.config));
   const std::string softmax = R"({"train.steps":100})", ssmax = R"({"attention.variant":"ssmax","train.steps":100})";
-  EXPECT_THAT(stages,
-              ElementsAre(std::tuple(0, 40, softmax), std::tuple(40, 60, softmax), std::tuple(60, 100, softmax),
-                          std::tuple(60, 100, ssmax), std::tuple(40, 80, ssmax), std::tuple(80, 100, ssmax),
-                          std::tuple(80, 100, R"({"attention.variant":"ssmax","train.learning_rate":0.00001,"train.steps":100})"),
-                          std::tuple(60, 100, R"({"attention.variant":"lssa","train.steps":100})")));
+  EXPECT_THAT(
+      stages,
+      ElementsAre(
+          std::tuple(0, 40, softmax), std::tuple(40, 60, softmax), std::tuple(60, 100, softmax),
+          std::tuple(60, 100, ssmax), std::tuple(40, 80, ssmax), std::tuple(80, 100, ssmax),
+          std::tuple(80, 100, R"({"attention.variant":"ssmax","train.learning_rate":0.00001,"train.steps":100})"),
+          std::tuple(60, 100, R"({"attention.variant":"lssa","train.steps":100})")));
   const v1::PlanSummary summary = Summarize(spec, plan);
   EXPECT_EQ(summary.steps(), 40 + 20 + 40 + 40 + 40 + 20 + 20 + 40);
   EXPECT_EQ(summary.steps_without_sharing(), 500);
@@ -181,7 +190,9 @@ TEST(Plan, WhereThePlannerCutsChangesNoKey) {
 
 TEST(Plan, ASwitchKeepsWhatTheArmSet) {
   // p = 15 is lssar's default, and still given after the variant has changed.
-  const Plan plan = PlanOf("arms: [{attention.variant: lssar, attention.p: 15, switch: [{at_step: 5, attention.variant: softmax}]}]\nseeds: 1");
+  const Plan plan = PlanOf(
+      "arms: [{attention.variant: lssar, attention.p: 15, switch: [{at_step: 5, attention.variant: softmax}]}]\nseeds: "
+      "1");
   EXPECT_EQ(ToJson(plan.stages[0].config), R"({"attention.variant":"lssar"})");
   EXPECT_EQ(ToJson(plan.stages[1].config), R"({"attention.p":15})");
 }
@@ -189,8 +200,9 @@ TEST(Plan, ASwitchKeepsWhatTheArmSet) {
 TEST(Plan, EvaluationAxesNeverAddATraining) {
   const std::string base = "settings: {train.steps: 100}\nseeds: 2\naxes:\n  attention.variant: [softmax, lssar]\n";
   const Plan plain = PlanOf(base);
-  const std::string axes[] = {"eval.ntk: [off, dynamic]",          "eval.rope_theta_scale: [1, 50]",  "eval.ntk_factor: [1, 2]",
-                              "eval.attention.window: [0, 256]",   "eval.target_spans: [8, 16]",      "eval.attention.p: [none, 3]",
+  const std::string axes[] = {"eval.ntk: [off, dynamic]",          "eval.rope_theta_scale: [1, 50]",
+                              "eval.ntk_factor: [1, 2]",           "eval.attention.window: [0, 256]",
+                              "eval.target_spans: [8, 16]",        "eval.attention.p: [none, 3]",
                               "eval.attention.scale: [one, log_d]"};
   std::string all = base;
   for (const std::string& axis : axes) {
@@ -205,15 +217,31 @@ TEST(Plan, EvaluationAxesNeverAddATraining) {
 
 TEST(Plan, WhatCannotActIsComputedOnce) {
   // NTK without RoPE; a window as long as the text; an override that repeats training.
-  const Plan none = PlanOf("settings: {model.position: none}\naxes: {eval.ntk: [off, dynamic], eval.rope_theta_scale: [1, 50]}\nseeds: 1");
+  const Plan none = PlanOf(
+      "settings: {model.position: none}\naxes: {eval.ntk: [off, dynamic], eval.rope_theta_scale: [1, 50]}\nseeds: 1");
   EXPECT_EQ(none.arms.size(), 2u);
   EXPECT_EQ(none.evaluations.size(), 4u);
   const Plan window = PlanOf("axes: {eval.attention.window: [0, 256]}\nseeds: 1\nevaluate: {lengths: [1x, 2x]}");
   EXPECT_EQ(window.evaluations.size(), 3u);
-  const Plan repeated = PlanOf("settings: {attention.variant: lssar}\naxes: {eval.attention.p: [3, 15, none]}\nseeds: 1\nevaluate: {lengths: [1x]}");
+  const Plan repeated = PlanOf(
+      "settings: {attention.variant: lssar}\naxes: {eval.attention.p: [3, 15, none]}\nseeds: 1\nevaluate: {lengths: "
+      "[1x]}");
   const Plan plain = PlanOf("settings: {attention.variant: lssar}\nseeds: 1\nevaluate: {lengths: [1x]}");
   EXPECT_EQ(repeated.evaluations[1].key, plain.evaluations[0].key);
   EXPECT_EQ(repeated.evaluations.size(), 3u);
+  // A constant that only the evaluation has stays, whatever its value; beside another scale it cannot act.
+  const Plan constant = PlanOf(
+      "settings: {eval.attention.scale: constant, eval.attention.scale_constant: 1}\nseeds: 1\nevaluate: {lengths: "
+      "[1x]}");
+  EXPECT_EQ(ToJson(constant.evaluations[0].eval_config),
+            R"({"eval.attention.scale":"constant","eval.attention.scale_constant":1})");
+  const Plan idle = PlanOf("settings: {eval.attention.scale_constant: 2}\nseeds: 1\nevaluate: {lengths: [1x]}");
+  EXPECT_EQ(ToJson(idle.evaluations[0].eval_config), "{}");
+  for (const PlannedEvaluation* planned :
+       {&constant.evaluations[0], &idle.evaluations[0], &none.evaluations[0], &window.evaluations[1]}) {
+    // What is left out must leave a configuration that the trainer takes.
+    EXPECT_TRUE(CheckConfiguration({}, planned->eval_config).ok()) << CheckConfiguration({}, planned->eval_config);
+  }
   const Plan lengths = PlanOf("seeds: 1\nevaluate: {lengths: [1x, 256, 512, 2x]}");
   EXPECT_EQ(lengths.evaluations.size(), 2u);
 }
@@ -245,7 +273,9 @@ settings: {train.batch: 4, train.steps: 1e2, model.preset: tiny}
 TEST(Plan, AddingAnArmOrASeedChangesNoOtherKey) {
   const auto keys = Keys(PlanOf(kArms));
   std::string more = kArms;
-  more.replace(more.find("  - {attention.variant: softmax}"), 0, "  - {attention.variant: relu}\n  - {attention.variant: softmax, switch: [{at_step: 50, attention.p: 3}]}\n");
+  more.replace(
+      more.find("  - {attention.variant: softmax}"), 0,
+      "  - {attention.variant: relu}\n  - {attention.variant: softmax, switch: [{at_step: 50, attention.p: 3}]}\n");
   more.replace(more.find("seeds: 2"), 8, "seeds: 4");
   EXPECT_THAT(keys, IsSubsetOf(Keys(PlanOf(more))));
 }
@@ -282,7 +312,8 @@ exclude:
   const v1::SweepSpec spec = Spec(yaml);
   const Plan plan = PlanOf(spec);
   CheckInvariants(spec, plan);
-  EXPECT_THAT(Labels(plan), ElementsAre("variant=softmax p=none", "variant=lssar p=none", "variant=lssar p=3", "variant=lssar p=15"));
+  EXPECT_THAT(Labels(plan),
+              ElementsAre("variant=softmax p=none", "variant=lssar p=none", "variant=lssar p=3", "variant=lssar p=15"));
   EXPECT_EQ(plan.points[0].evaluations.size(), 4u);
   EXPECT_EQ(plan.points[2].evaluations.size(), 7u);
   EXPECT_THAT(Refusal(yaml + "  - {attention.p: 4}\n"), HasSubstr("p=4 matches no arm"));
@@ -292,28 +323,54 @@ exclude:
 TEST(Plan, BaselineIsFoundByValue) {
   EXPECT_EQ(PlanOf("axes: {attention.variant: [lssar, softmax]}").baseline_arm, 0);
   EXPECT_EQ(PlanOf("axes: {attention.variant: [lssar, softmax]}\nbaseline: {attention.p: none}").baseline_arm, 1);
-  EXPECT_EQ(PlanOf("arms: [{attention.variant: [softmax_sharpened, softmax]}, {attention.variant: softmax, switch: [{at_step: 9, attention.p: 3}]}]\n"
+  EXPECT_EQ(PlanOf("arms: [{attention.variant: [softmax_sharpened, softmax]}, {attention.variant: softmax, switch: "
+                   "[{at_step: 9, attention.p: 3}]}]\n"
                    "baseline: {attention.variant: softmax}")
                 .baseline_arm,
             1);
-  EXPECT_THAT(Refusal("axes: {attention.variant: [lssar, lssa]}\nbaseline: {attention.variant: softmax}"), HasSubstr("no arm is the baseline"));
-  EXPECT_THAT(Refusal("axes: {attention.variant: [lssar, lssa], train.batch: [2, 4]}\nbaseline: {attention.variant: lssa}"),
-              HasSubstr("name more of its values"));
+  EXPECT_THAT(Refusal("axes: {attention.variant: [lssar, lssa]}\nbaseline: {attention.variant: softmax}"),
+              HasSubstr("no arm is the baseline"));
+  EXPECT_THAT(
+      Refusal("axes: {attention.variant: [lssar, lssa], train.batch: [2, 4]}\nbaseline: {attention.variant: lssa}"),
+      HasSubstr("name more of its values"));
 }
 
 TEST(Plan, RefusalsNameTheArm) {
-  EXPECT_THAT(Refusal("axes: {attention.variant: [softmax, relu], attention.p: [3]}"), HasSubstr("arm variant=relu p=3: attention.p needs"));
+  EXPECT_THAT(Refusal("axes: {attention.variant: [softmax, relu], attention.p: [3]}"),
+              HasSubstr("arm variant=relu p=3: attention.p needs"));
   EXPECT_THAT(Refusal("axes: {model.heads: [4, 3]}"), HasSubstr("arm heads=3: model.width 128"));
   EXPECT_THAT(Refusal("axes: {eval.attention.scale: [log_d, ssmax]}"), HasSubstr("arm scale=ssmax: "));
-  EXPECT_THAT(Refusal("arms: [{attention.variant: lssar}, {attention.variant: lssar, attention.p: 15}]"), HasSubstr("are the same configuration"));
-  EXPECT_THAT(Refusal("arms: [{switch: [{at_step: 600, attention.p: 3}]}]"), HasSubstr("not before the last of 600 steps"));
+  EXPECT_THAT(Refusal("arms: [{attention.variant: lssar}, {attention.variant: lssar, attention.p: 15}]"),
+              HasSubstr("are the same configuration"));
+  EXPECT_THAT(Refusal("arms: [{switch: [{at_step: 600, attention.p: 3}]}]"),
+              HasSubstr("not before the last of 600 steps"));
   EXPECT_THAT(Refusal("arms: [{switch: [{at_step: 6, model.width: 64}]}]"), HasSubstr("cannot be switched"));
   EXPECT_THAT(Refusal("arms: [{switch: [{at_step: 6, eval.ntk: on}]}]"), HasSubstr("cannot be switched"));
   EXPECT_THAT(Refusal("settings: {model.position: learned}"), HasSubstr("learned positions end at train.length 256"));
-  EXPECT_THAT(Refusal("settings: {train.precision: bf16}\nrequires: {device: cpu}"), HasSubstr("needs requires.device cuda"));
+  EXPECT_THAT(Refusal("settings: {train.precision: bf16}\nrequires: {device: cpu}"),
+              HasSubstr("needs requires.device cuda"));
   v1::SweepSpec spec = Spec("seeds: 1");
   spec.mutable_data()->clear_sha256();
   EXPECT_EQ(MakePlan(spec).status().code(), absl::StatusCode::kInvalidArgument);
+  auto refuses = [](auto change) {
+    v1::SweepSpec changed = Spec("seeds: 1");
+    change(&changed);
+    EXPECT_EQ(MakePlan(changed).status().code(), absl::StatusCode::kInvalidArgument);
+  };
+  // What no file can say, but a client can.
+  refuses([](v1::SweepSpec* s) { s->mutable_evaluate()->set_splits(0, "\",\"x\":\""); });
+  refuses([](v1::SweepSpec* s) { s->mutable_requirements()->set_device("\""); });
+  refuses([](v1::SweepSpec* s) { s->mutable_data()->set_sha256("A"); });
+  refuses([](v1::SweepSpec* s) { s->mutable_evaluate()->mutable_lengths(0)->set_multiple(std::nan("")); });
+  refuses([](v1::SweepSpec* s) { s->mutable_evaluate()->mutable_lengths(0)->set_tokens(-5); });
+  refuses([](v1::SweepSpec* s) { s->mutable_evaluate()->mutable_lengths(0)->clear_kind(); });
+  refuses([](v1::SweepSpec* s) { s->add_axes()->set_axis("attention.p"); });
+  refuses([](v1::SweepSpec* s) { s->mutable_settings()->add_settings()->set_axis("attention.p"); });
+  refuses([](v1::SweepSpec* s) { s->mutable_baseline()->add_settings()->set_axis("nonsense"); });
+  refuses([](v1::SweepSpec* s) { s->add_exclude(); });
+  refuses([](v1::SweepSpec* s) { s->add_arms()->add_switches()->set_at_step(1); });
+  refuses([](v1::SweepSpec* s) { s->add_seeds(0); });
+  refuses([](v1::SweepSpec* s) { s->set_seeds(0, -1); });
   spec = Spec("seeds: 1");
   spec.clear_seeds();
   EXPECT_FALSE(MakePlan(spec).ok());
@@ -349,7 +406,9 @@ TEST(Plan, TasksCarryWhatTheWorkerNeeds) {
 }
 
 TEST(Plan, CostsAreCounted) {
-  const v1::SweepSpec spec = Spec("settings: {train.steps: 10, eval.target_spans: 2, eval.loss_tokens: 1000}\nseeds: 2\nevaluate: {lengths: [1x, 2x]}");
+  const v1::SweepSpec spec = Spec(
+      "settings: {train.steps: 10, eval.target_spans: 2, eval.loss_tokens: 1000}\nseeds: 2\nevaluate: {lengths: [1x, "
+      "2x]}");
   const v1::PlanSummary summary = Summarize(spec, PlanOf(spec));
   EXPECT_EQ(summary.train_tokens(), 2 * 10 * 8 * 256);
   EXPECT_EQ(summary.evaluation_tokens(), 2 * (2 * 256 + 3 * 256 + 2 * 512 + 1 * 512));
@@ -364,16 +423,20 @@ TEST(Plan, RandomSweepsKeepTheInvariants) {
   auto one_of = [&](std::vector<std::string> list) { return list[random() % list.size()]; };
   for (int i = 0; i < 200; ++i) {
     std::set<int> steps;
-    std::string yaml = "settings: {train.steps: 50}\nseeds: " + std::to_string(1 + random() % 3) + "\naxes:\n  eval.ntk: " +
-                       one_of({"[off]", "[off, on]", "[on]"}) + "\n  train.batch: " + one_of({"[8]", "[8, 16]", "{from: 1, to: 3, step: 1}"}) +
+    std::string yaml = "settings: {train.steps: 50}\nseeds: " + std::to_string(1 + random() % 3) +
+                       "\naxes:\n  eval.ntk: " + one_of({"[off]", "[off, on]", "[on]"}) +
+                       "\n  train.batch: " + one_of({"[8]", "[8, 16]", "{from: 1, to: 3, step: 1}"}) +
                        "\n  eval.rope_theta_scale: " + one_of({"[1]", "[1, 50]"}) + "\narms:\n";
     std::set<std::string> lines;
     for (int a = 0; a < 6; ++a) {
       std::string line = "  - {attention.variant: " + one_of({"softmax", "lssa", "cosine_softmax"});
       if (random() % 2) {
         const int first = 1 + static_cast<int>(random() % 4) * 10;
-        line += ", switch: [{at_step: " + std::to_string(first) + ", attention.variant: " + one_of({"ssmax", "lssar"}) + "}";
-        if (random() % 2) line += ", {at_step: " + std::to_string(first + 5) + ", train.learning_rate: " + one_of({"1e-5", "2e-5"}) + "}";
+        line += ", switch: [{at_step: " + std::to_string(first) + ", attention.variant: " + one_of({"ssmax", "lssar"}) +
+                "}";
+        if (random() % 2)
+          line +=
+              ", {at_step: " + std::to_string(first + 5) + ", train.learning_rate: " + one_of({"1e-5", "2e-5"}) + "}";
         line += "]";
       }
       lines.insert(line + "}\n");
@@ -382,7 +445,8 @@ TEST(Plan, RandomSweepsKeepTheInvariants) {
     const v1::SweepSpec spec = Spec(yaml);
     const Plan plan = PlanOf(spec);
     CheckInvariants(spec, plan);
-    ASSERT_EQ(plan.points.size(), lines.size() * spec.axes(1).values_size() * spec.axes(2).values_size() * spec.seeds_size());
+    ASSERT_EQ(plan.points.size(),
+              lines.size() * spec.axes(1).values_size() * spec.axes(2).values_size() * spec.seeds_size());
     // The same file with everything turned round.
     v1::SweepSpec turned = spec;
     std::reverse(turned.mutable_axes()->pointer_begin(), turned.mutable_axes()->pointer_end());
@@ -393,9 +457,41 @@ TEST(Plan, RandomSweepsKeepTheInvariants) {
   }
 }
 
+TEST(Plan, MutatedFilesNeverCrashThePlanner) {
+  std::mt19937 random(11);
+  const std::string seed = "data: {path: a.txt, sha256: " + std::string(64, 'a') + "}\n" + kSwitches +
+                           "axes: {eval.ntk: [off, on], attention.p: [none, 3], eval.attention.window: [0, "
+                           "100]}\nexclude: [{attention.p: 3, eval.ntk: on}]\n";
+  PlanOf(*ParseSweepFile(seed, "seed.yaml"));
+  int planned = 0;
+  for (int i = 0; i < 5000; ++i) {
+    std::string text = seed;
+    for (int e = 0; e < 4; ++e) {
+      const size_t at = text.find_first_of("0123456789", 100 + random() % (text.size() - 120));
+      if (at == std::string::npos) continue;
+      if (random() % 3) {
+        text[at] = "0123456789"[random() % 10];
+      } else {
+        text.insert(at, std::to_string(random() % 1000));
+      }
+    }
+    const auto spec = ParseSweepFile(text, "mutant.yaml");
+    if (!spec.ok() || spec->seeds_size() > 100) continue;
+    const auto plan = MakePlan(*spec);
+    if (!plan.ok()) {
+      ASSERT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+      continue;
+    }
+    ++planned;
+    CheckInvariants(*spec, *plan);
+  }
+  EXPECT_GT(planned, 50);
+}
+
 TEST(Plan, AHundredThousandPoints) {
   const v1::SweepSpec spec = Spec(
-      "axes:\n  attention.p: {from: 1, to: 100, step: 1}\n  train.learning_rate: {from: 1e-5, to: 1e-3, step: 1e-5}\n  eval.ntk: [off, on]\nseeds: 10");
+      "axes:\n  attention.p: {from: 1, to: 100, step: 1}\n  train.learning_rate: {from: 1e-5, to: 1e-3, step: 1e-5}\n  "
+      "eval.ntk: [off, on]\nseeds: 10");
   const Plan plan = PlanOf(spec);
   EXPECT_EQ(plan.points.size(), 100000u);
   EXPECT_EQ(plan.stages.size(), 100000u);
@@ -404,13 +500,31 @@ TEST(Plan, AHundredThousandPoints) {
 }
 
 TEST(Plan, OverTheLimitIsRefusedBeforeWork) {
-  EXPECT_THAT(Refusal("axes: {attention.offset: {from: 0, to: 1, step: 0.00001}}\nseeds: 9"), HasSubstr("at most 3000000 are planned"));
+  v1::SweepSpec spec =
+      Spec("axes: {attention.offset: {from: 0, to: 1, step: 0.00001}}\nseeds: 1\nevaluate: {lengths: []}");
+  v1::ArmSpec* arm = spec.add_arms();
+  for (int i = 1; i <= 100; ++i) {
+    arm->add_switches()->set_at_step(i);
+    *arm->mutable_switches(i - 1)->mutable_settings() =
+        Spec("settings: {train.clip: " + std::to_string(i) + "}").settings();
+  }
+  EXPECT_THAT(std::string(MakePlan(spec).status().message()), HasSubstr("more than 3000000 stages"));
+  v1::SweepSpec many = spec;
+  many.clear_axes();
+  EXPECT_TRUE(MakePlan(many).ok()) << MakePlan(many).status();
+  *many.mutable_arms(0)->add_switches() = arm->switches(99);
+  EXPECT_THAT(std::string(MakePlan(many).status().message()), HasSubstr("more than 100 switches"));
+  spec.clear_arms();
+  for (int i = 0; i < 2000; ++i) *spec.add_exclude() = Spec("settings: {train.clip: 3}").settings();
+  EXPECT_THAT(std::string(MakePlan(spec).status().message()), HasSubstr("too many for so many arms"));
+  EXPECT_THAT(Refusal("axes: {attention.offset: {from: 0, to: 1, step: 0.00001}}\nseeds: 9"),
+              HasSubstr("at most 3000000 are planned"));
 }
 
 TEST(CheckedInSweeps, ParseAndPlan) {
   const auto names = ListDir(ABLATE_SWEEPS_DIR);
   ASSERT_TRUE(names.ok()) << names.status();
-  std::set<std::string> sweeps;
+  std::map<std::string, Plan> claims;
   for (const std::string& name : *names) {
     const auto yaml = ReadFile(JoinPath(ABLATE_SWEEPS_DIR, name));
     ASSERT_TRUE(yaml.ok());
@@ -419,14 +533,46 @@ TEST(CheckedInSweeps, ParseAndPlan) {
     auto spec = ParseSweepFile(*yaml, name);
     ASSERT_TRUE(spec.ok()) << spec.status();
     EXPECT_EQ(spec->name() + ".yaml", name);
-    sweeps.insert(spec->name());
     spec->mutable_data()->set_sha256(std::string(64, 'a'));
     const Plan plan = PlanOf(*spec);
     CheckInvariants(*spec, plan);
     EXPECT_GE(plan.seeds.size(), 3u) << name;
-    EXPECT_EQ(plan.arms[plan.baseline_arm].label, "variant=softmax") << name;
+    EXPECT_THAT(plan.arms[plan.baseline_arm].label, ::testing::StartsWith("variant=softmax")) << name;
+    EXPECT_TRUE(claims.emplace(spec->name(), plan).second);
   }
-  EXPECT_THAT((std::vector<std::string>{"quickstart"}), IsSubsetOf(sweeps));
+  ASSERT_THAT(claims, ::testing::SizeIs(7));
+  EXPECT_EQ(claims["quickstart"].arms.size(), 6u);
+  for (const std::string size : {"", "-124m"}) {
+    EXPECT_EQ(claims["ntk" + size].arms.size(), 5u);
+    EXPECT_EQ(claims["ntk" + size].stages.size(), 15u);
+    EXPECT_EQ(claims["p" + size].arms.size(), 18u);
+    EXPECT_EQ(claims["scale" + size].arms.size(), 27u);
+  }
+  // Run in one database, the three CPU sweeps train what they have in common once.
+  const auto ntk = StageKeys(claims["ntk"]), p = StageKeys(claims["p"]), scale = StageKeys(claims["scale"]);
+  auto common = [](const std::set<std::string>& a, const std::set<std::string>& b) {
+    return std::count_if(a.begin(), a.end(), [&](const std::string& key) { return b.count(key) > 0; });
+  };
+  EXPECT_EQ(common(ntk, p), 6);      // softmax and lssar p = 15
+  EXPECT_EQ(common(ntk, scale), 9);  // softmax, lssa and lssar with their own scales
+}
+
+TEST(Docs, TheWorkedExampleComesToWhatIsSaid) {
+  const auto docs = ReadFile(ABLATE_DOCS_DIR "/sweep-files.md");
+  ASSERT_TRUE(docs.ok());
+  const size_t begin = docs->find("```yaml\n") + 8;
+  auto spec = ParseSweepFile(docs->substr(begin, docs->find("```", begin) - begin), "example.yaml");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  spec->mutable_data()->set_sha256(std::string(64, 'a'));
+  const Plan plan = PlanOf(*spec);
+  CheckInvariants(*spec, plan);
+  EXPECT_THAT(*docs, HasSubstr(std::to_string(plan.arms.size()) + " arms are left"));
+  EXPECT_THAT(*docs, HasSubstr(std::to_string(plan.points.size()) + " points. Trained are " +
+                               std::to_string(plan.stages.size()) + " stages"));
+  EXPECT_THAT(*docs, HasSubstr(std::to_string(plan.evaluations.size()) + " evaluations.\n"));
+  for (const Axis& axis : Axes()) EXPECT_THAT(*docs, HasSubstr("| `" + std::string(axis.name) + "` |"));
+  for (const std::string& preset : FindAxis("model.preset")->choices)
+    EXPECT_THAT(*docs, HasSubstr("| `" + preset + "` |"));
 }
 
 TEST(CombinedDataSha256, IsTheOneFilesHashOrCoversAll) {

@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -12,6 +11,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "experiments/axes.h"
+#include "experiments/ranges.h"
 #include "experiments/yaml_tree.h"
 
 namespace ablate {
@@ -19,24 +19,22 @@ namespace {
 
 constexpr double kLargestInteger = 9007199254740992.0;  // 2^53
 constexpr int64_t kMaxDataFiles = 10000;
+constexpr size_t kMaxSwitches = 100, kMaxRules = 10000;
 
 // What was found, for messages.
 std::string Found(const YamlNode& node) {
   switch (node.kind) {
-    case YamlNode::Kind::kNull: return "nothing";
-    case YamlNode::Kind::kList: return "a list";
-    case YamlNode::Kind::kMap: return "a map";
-    case YamlNode::Kind::kScalar: break;
+    case YamlNode::Kind::kNull:
+      return "nothing";
+    case YamlNode::Kind::kList:
+      return "a list";
+    case YamlNode::Kind::kMap:
+      return "a map";
+    case YamlNode::Kind::kScalar:
+      break;
   }
   const std::string text = node.text.substr(0, 100);
   return node.quoted ? absl::StrCat("the text \"", text, "\"") : absl::StrCat("\"", text, "\"");
-}
-
-// Steps of 0.1 give 0.3, not 0.30000000000000004: what a person would have written.
-double Rounded(double value) {
-  char buffer[40];
-  std::snprintf(buffer, sizeof(buffer), "%.12g", value);
-  return std::strtod(buffer, nullptr);
 }
 
 using SettingList = std::vector<v1::Configuration>;
@@ -62,7 +60,8 @@ class Reader {
   const YamlNode* Child(const YamlNode& map, const std::string& key) const;
 
   absl::StatusOr<std::string> ReadText(const YamlNode& node, const std::string& what) const;
-  absl::StatusOr<int64_t> ReadInteger(const YamlNode& node, const std::string& what, int64_t minimum, int64_t maximum) const;
+  absl::StatusOr<int64_t> ReadInteger(const YamlNode& node, const std::string& what, int64_t minimum,
+                                      int64_t maximum) const;
   absl::StatusOr<std::string> ReadChoice(const YamlNode& node, const std::string& what,
                                          const std::vector<std::string>& choices) const;
 
@@ -88,7 +87,8 @@ class Reader {
   v1::SweepSpec spec_;
 };
 
-absl::Status Reader::CheckKeys(const YamlNode& map, const std::string& what, const std::vector<std::string>& known) const {
+absl::Status Reader::CheckKeys(const YamlNode& map, const std::string& what,
+                               const std::vector<std::string>& known) const {
   if (!map.is_map()) return Expected(map, what);
   for (size_t i = 0; i < map.items.size(); i += 2) {
     const YamlNode& key = map.items[i];
@@ -97,8 +97,8 @@ absl::Status Reader::CheckKeys(const YamlNode& map, const std::string& what, con
     if (found) continue;
     const std::string shown = key.text.substr(0, 100);
     // A common slip: an axis at the top of the file.
-    const std::string hint =
-        FindAxis(key.text) != nullptr ? "; it is an axis: put it under settings, axes or arms" : DidYouMean(shown, known);
+    const std::string hint = FindAxis(key.text) != nullptr ? "; it is an axis: put it under settings, axes or arms"
+                                                           : DidYouMean(shown, known);
     return Error(key, absl::StrCat("unknown key \"", shown, "\"", hint));
   }
   return absl::OkStatus();
@@ -134,8 +134,9 @@ absl::StatusOr<std::string> Reader::ReadChoice(const YamlNode& node, const std::
     }
   }
   const std::string nearest = node.is_scalar() ? NearestName(node.text.substr(0, 100), choices) : "";
-  return Error(node, absl::StrCat("expected one of ", absl::StrJoin(choices, ", "), " for ", what, ", found ", Found(node),
-                                  nearest.empty() ? "" : absl::StrCat(", did you mean \"", nearest, "\"?")));
+  return Error(node,
+               absl::StrCat("expected one of ", absl::StrJoin(choices, ", "), " for ", what, ", found ", Found(node),
+                            nearest.empty() ? "" : absl::StrCat(", did you mean \"", nearest, "\"?")));
 }
 
 absl::StatusOr<v1::Value> Reader::ReadValue(const std::string& axis, const YamlNode& node) const {
@@ -148,46 +149,27 @@ absl::StatusOr<v1::Value> Reader::ReadValue(const std::string& axis, const YamlN
 absl::StatusOr<std::vector<v1::Value>> Reader::ReadRange(const std::string& axis, const YamlNode& node) const {
   const std::string what = "a list of values or a range {from, to, step} or {from, to, factor} for " + axis;
   ABLATE_RETURN_IF_ERROR(CheckKeys(node, what, {"from", "to", "step", "factor"}));
-  double from = 0, to = 0, by = 0;
   const YamlNode* factor = Child(node, "factor");
   const YamlNode* step = Child(node, "step");
-  if ((factor == nullptr) == (step == nullptr)) return Error(node, "expected either step or factor in the range of " + axis);
-  const struct {
-    const char* key;
-    double* number;
-  } parts[] = {{"from", &from}, {"to", &to}, {factor != nullptr ? "factor" : "step", &by}};
-  for (const auto& part : parts) {
-    const YamlNode* child = Child(node, part.key);
-    if (child == nullptr) return Error(node, absl::StrCat("the range of ", axis, " has no ", part.key));
-    if (!child->is_scalar() || child->quoted || !ReadNumber(child->text, part.number)) {
-      return Expected(*child, absl::StrCat("a number for ", part.key));
+  if ((factor == nullptr) == (step == nullptr))
+    return Error(node, "expected either step or factor in the range of " + axis);
+  const char* const keys[] = {"from", "to", factor != nullptr ? "factor" : "step"};
+  double numbers[3];
+  for (int i = 0; i < 3; ++i) {
+    const YamlNode* child = Child(node, keys[i]);
+    if (child == nullptr) return Error(node, absl::StrCat("the range of ", axis, " has no ", keys[i]));
+    if (!child->is_scalar() || child->quoted || !ReadNumber(child->text, &numbers[i])) {
+      return Expected(*child, absl::StrCat("a number for ", keys[i]));
     }
   }
-  double last = 0;  // index of the last value
-  if (step != nullptr) {
-    if (by == 0 || (to - from) / by < 0) {
-      return Error(*step, absl::StrCat("steps of ", ShortestDouble(by), " never lead from ", ShortestDouble(from), " to ",
-                                       ShortestDouble(to)));
-    }
-    last = std::floor((to - from) / by * (1 + 1e-12) + 1e-9);
-  } else {
-    if (!(from > 0 && to > 0 && by > 0 && by != 1 && std::log(to / from) / std::log(by) >= 0)) {
-      return Error(*factor, absl::StrCat("a factor of ", ShortestDouble(by), " never leads from ", ShortestDouble(from), " to ",
-                                         ShortestDouble(to)));
-    }
-    last = std::floor(std::log(to / from) / std::log(by) + 1e-9);
-  }
-  if (!(last < static_cast<double>(kMaxPoints))) {
-    return Error(node, absl::StrCat("the range of ", axis, " has more than ", kMaxPoints, " values"));
-  }
+  const auto range = factor != nullptr ? FactorRange(numbers[0], numbers[1], numbers[2], kMaxPoints)
+                                       : StepRange(numbers[0], numbers[1], numbers[2], kMaxPoints);
+  if (!range.ok()) return At(node, range.status());
   std::vector<v1::Value> values;
-  for (int64_t i = 0; i <= static_cast<int64_t>(last); ++i) {
-    const double number =
-        step != nullptr ? from + static_cast<double>(i) * by : from * std::pow(by, static_cast<double>(i));
-    const v1::Value value = NumberValue(Rounded(number));
-    const absl::Status status = CheckSetting(axis, value);
+  for (const double number : *range) {
+    values.push_back(NumberValue(number));
+    const absl::Status status = CheckSetting(axis, values.back());
     if (!status.ok()) return At(node, status);
-    values.push_back(value);
   }
   return values;
 }
@@ -256,8 +238,11 @@ absl::StatusOr<v1::Configuration> Reader::ReadConfiguration(const YamlNode& map,
 absl::Status Reader::ReadPath(const YamlNode& node) {
   ABLATE_ASSIGN_OR_RETURN(const std::string path, ReadText(node, "a path"));
   if (path.empty()) return Error(node, "expected a path, found an empty text");
-  const size_t open = path.find('{'), dots = path.find("..", open == std::string::npos ? 0 : open), close = path.find('}');
+  const size_t open = path.find('{'), dots = path.find("..", open == std::string::npos ? 0 : open),
+               close = path.find('}');
   if (open == std::string::npos || dots == std::string::npos || close == std::string::npos || close < dots) {
+    if (spec_.data().files_size() >= kMaxDataFiles)
+      return Error(node, absl::StrCat("more than ", kMaxDataFiles, " data files"));
     spec_.mutable_data()->add_files()->set_path(path);
     return absl::OkStatus();
   }
@@ -269,7 +254,7 @@ absl::Status Reader::ReadPath(const YamlNode& node) {
       return Expected(node, "a path with a range of numbers such as {000001..000103}");
     }
   }
-  if (from > to || to - from >= kMaxDataFiles) {
+  if (from > to || to - from >= kMaxDataFiles - spec_.data().files_size()) {
     return Error(node, absl::StrCat("expected a range of at most ", kMaxDataFiles, " files, smallest number first"));
   }
   for (int64_t i = from; i <= to; ++i) {
@@ -292,7 +277,6 @@ absl::Status Reader::ReadData(const YamlNode& node) {
     if (!paths->is_list() || paths->items.empty()) return Expected(*paths, "a list of paths");
     for (const YamlNode& item : paths->items) ABLATE_RETURN_IF_ERROR(ReadPath(item));
   }
-  if (data->files_size() > kMaxDataFiles) return Error(node, absl::StrCat("more than ", kMaxDataFiles, " data files"));
   const std::string first = data->files(0).path();
   if (const YamlNode* format = Child(node, "format")) {
     ABLATE_ASSIGN_OR_RETURN(const std::string name, ReadChoice(*format, "format", {"text", "token_shards"}));
@@ -324,7 +308,8 @@ absl::Status Reader::ReadAxes(const YamlNode& node) {
     const YamlNode& value = node.items[i + 1];
     if (FindAxis(key.text) == nullptr) return At(key, CheckSetting(key.text.substr(0, 100), v1::Value()));
     if (!value.is_list() && !value.is_map()) {
-      return Expected(value, absl::StrCat("a list of values or a range for ", key.text, " (one value belongs under settings)"));
+      return Expected(
+          value, absl::StrCat("a list of values or a range for ", key.text, " (one value belongs under settings)"));
     }
     for (const v1::Setting& setting : spec_.settings().settings()) {
       if (setting.axis() == key.text) return Error(key, key.text + " is under settings too; keep one of them");
@@ -333,6 +318,8 @@ absl::Status Reader::ReadAxes(const YamlNode& node) {
     axis->set_axis(key.text);
     ABLATE_ASSIGN_OR_RETURN(const std::vector<v1::Value> values, ReadValues(key.text, value));
     axis->mutable_values()->Assign(values.begin(), values.end());
+    // As they come: a short file can name many long ranges.
+    ABLATE_RETURN_IF_ERROR(CheckPoints(node));
   }
   return absl::OkStatus();
 }
@@ -350,7 +337,9 @@ absl::Status Reader::ReadArms(const YamlNode& node) {
     }
     std::vector<v1::SwitchSpec> switches;
     if (const YamlNode* list = Child(item, "switch")) {
-      if (!list->is_list() || list->items.empty()) return Expected(*list, "a list of switches such as {at_step: 100, axis: value}");
+      if (!list->is_list() || list->items.empty())
+        return Expected(*list, "a list of switches such as {at_step: 100, axis: value}");
+      if (list->items.size() > kMaxSwitches) return Error(*list, absl::StrCat("more than ", kMaxSwitches, " switches"));
       for (const YamlNode& entry : list->items) {
         if (!entry.is_map()) return Expected(entry, "a switch such as {at_step: 100, axis: value}");
         YamlNode settings = entry;
@@ -392,6 +381,8 @@ absl::Status Reader::ReadExclude(const YamlNode& node) {
     ABLATE_ASSIGN_OR_RETURN(const SettingList rules, ReadSettings(item, "a rule: a map of settings", /*expand=*/true));
     if (Child(item, "switch") != nullptr) return Error(item, "a rule cannot name a switch");
     if (item.items.empty()) return Error(item, "a rule without settings would exclude every arm");
+    if (spec_.exclude_size() + rules.size() > kMaxRules)
+      return Error(item, absl::StrCat("more than ", kMaxRules, " rules"));
     for (const v1::Configuration& rule : rules) *spec_.add_exclude() = rule;
   }
   return absl::OkStatus();
@@ -462,8 +453,8 @@ absl::Status Reader::ReadRequires(const YamlNode& node) {
     static constexpr struct {
       const char* unit;
       double bytes;
-    } kUnits[] = {{"KiB", 1024.0},       {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
-                  {"KB", 1e3},           {"MB", 1e6},        {"GB", 1e9},           {"TB", 1e12}};
+    } kUnits[] = {{"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
+                  {"KB", 1e3},     {"MB", 1e6},        {"GB", 1e9},           {"TB", 1e12}};
     const std::string what = "an amount of memory such as 4GiB";
     double number = 0, bytes = 0;
     if (!memory->is_scalar()) return Expected(*memory, what);
@@ -497,11 +488,13 @@ absl::Status Reader::ReadNames(const YamlNode& root) {
     text = file_name_.substr(file_name_.rfind('/') + 1);
     text = text.substr(0, text.rfind('.'));
   }
-  const bool fits = !text.empty() && text.size() <= 100 && text[0] != '-' && text[0] != '.' &&
-                    text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == std::string::npos;
+  const bool fits =
+      !text.empty() && text.size() <= 100 && text[0] != '-' && text[0] != '.' &&
+      text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == std::string::npos;
   if (!fits) {
     return Error(name != nullptr ? *name : root,
-                 absl::StrCat("expected a name of at most 100 letters, digits, '.', '_' and '-', found \"", text.substr(0, 100), "\""));
+                 absl::StrCat("expected a name of at most 100 letters, digits, '.', '_' and '-', found \"",
+                              text.substr(0, 100), "\""));
   }
   spec_.set_name(text);
   if (const YamlNode* description = Child(root, "description")) {
@@ -511,17 +504,17 @@ absl::Status Reader::ReadNames(const YamlNode& root) {
 }
 
 absl::Status Reader::CheckPoints(const YamlNode& root) const {
-  double points = std::max(1, spec_.arms_size()) * static_cast<double>(spec_.seeds_size());
+  double points = std::max(1, spec_.arms_size()) * static_cast<double>(std::max(1, spec_.seeds_size()));
   for (const v1::AxisSpec& axis : spec_.axes()) points *= axis.values_size();
   if (points <= static_cast<double>(kMaxPoints)) return absl::OkStatus();
-  return Error(root, absl::StrCat("the sweep has ", ShortestDouble(points), " points (arms x seeds); at most ", kMaxPoints,
-                                  " are planned"));
+  return Error(root, absl::StrCat("the sweep has ", ShortestDouble(points), " points (arms x seeds); at most ",
+                                  kMaxPoints, " are planned"));
 }
 
 absl::StatusOr<v1::SweepSpec> Reader::Read(const YamlNode& root) {
   ABLATE_RETURN_IF_ERROR(CheckKeys(root, "a sweep file: a map with data and axes or arms",
-                                   {"name", "description", "data", "settings", "axes", "arms", "exclude", "baseline", "seeds",
-                                    "evaluate", "requires", "priority", "keep", "executor"}));
+                                   {"name", "description", "data", "settings", "axes", "arms", "exclude", "baseline",
+                                    "seeds", "evaluate", "requires", "priority", "keep", "executor"}));
   ABLATE_RETURN_IF_ERROR(ReadNames(root));
   spec_.set_executor(v1::EXECUTOR_TRAINER);
   if (const YamlNode* executor = Child(root, "executor")) {

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "experiments/axes.h"
+#include "experiments/ranges.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -71,7 +72,8 @@ TEST(SweepFile, ReadsEveryKey) {
   EXPECT_EQ(ToJson(spec->arms(3).settings()), R"({"attention.p":15,"attention.variant":"lssar"})");
   ASSERT_EQ(spec->arms(4).switches_size(), 1);
   EXPECT_EQ(spec->arms(4).switches(0).at_step(), 100);
-  EXPECT_EQ(ToJson(spec->arms(4).switches(0).settings()), R"({"attention.ssmax_init":0.1685,"attention.variant":"ssmax"})");
+  EXPECT_EQ(ToJson(spec->arms(4).switches(0).settings()),
+            R"({"attention.ssmax_init":0.1685,"attention.variant":"ssmax"})");
   ASSERT_EQ(spec->exclude_size(), 2);
   EXPECT_EQ(ToJson(spec->baseline()), R"({"attention.variant":"softmax"})");
   EXPECT_THAT(spec->seeds(), ElementsAre(3, 5, 8));
@@ -118,7 +120,8 @@ TEST(SweepFile, ErrorsSayWhereAndWhat) {
   const struct {
     const char *line, *start, *part;
   } cases[] = {
-      {"settings: {train.learning_rate: fast}", "dir/file.yaml:2:33: ", "expected a number from 0 to 10 for train.learning_rate, found \"fast\""},
+      {"settings: {train.learning_rate: fast}",
+       "dir/file.yaml:2:33: ", "expected a number from 0 to 10 for train.learning_rate, found \"fast\""},
       {"settings: {train.learning_rate: \"1e-4\"}", "dir/file.yaml:2:33: ", "without the quotes"},
       {"settings: {train.learning_rates: 1}", "dir/file.yaml:2:12: ", "did you mean \"train.learning_rate\"?"},
       {"settings: {train.steps: 1, train.steps: 2}", "dir/file.yaml:2:28: ", "\"train.steps\" is there twice"},
@@ -132,9 +135,9 @@ TEST(SweepFile, ErrorsSayWhereAndWhat) {
       {"axes: {train.steps: [1, 2, 1.0]}", "dir/file.yaml:2:28: ", "1 is there twice"},
       {"axes: {train.steps: [1, 0]}", "dir/file.yaml:2:25: ", "from 1 to 1000000000 for train.steps, found 0"},
       {"axes: {train.steps: {from: 1, to: 9}}", "dir/file.yaml:2:21: ", "either step or factor"},
-      {"axes: {train.steps: {from: 1, to: 9, step: 0}}", "dir/file.yaml:2:44: ", "never lead"},
-      {"axes: {train.steps: {from: 1, to: 9, step: -1}}", "dir/file.yaml:2:44: ", "never lead"},
-      {"axes: {train.steps: {from: 1, to: 9, factor: 0.5}}", "dir/file.yaml:2:46: ", "never leads"},
+      {"axes: {train.steps: {from: 1, to: 9, step: 0}}", "dir/file.yaml:2:21: ", "never leads from 1 to 9"},
+      {"axes: {train.steps: {from: 1, to: 9, step: -1}}", "dir/file.yaml:2:21: ", "never leads from 1 to 9"},
+      {"axes: {train.steps: {from: 1, to: 9, factor: 0.5}}", "dir/file.yaml:2:21: ", "never leads"},
       {"axes: {train.steps: {from: 1, to: 3, step: 0.5}}", "dir/file.yaml:2:21: ", "whole number"},
       {"axes: {attention.offset: {from: 0, to: 1, step: 1e-9}}", "dir/file.yaml:2:26: ", "more than 1000000 values"},
       {"axes: {attention.offset: {from: 0, to: 1, stp: 1}}", "dir/file.yaml:2:43: ", "did you mean \"step\"?"},
@@ -143,7 +146,8 @@ TEST(SweepFile, ErrorsSayWhereAndWhat) {
       {"arms: [{attention.variant: softmaxx}]", "dir/file.yaml:2:28: ", "did you mean \"softmax\"?"},
       {"arms: [{switch: [{attention.variant: ssmax}]}]", "dir/file.yaml:2:18: ", "no at_step"},
       {"arms: [{switch: [{at_step: 5}]}]", "dir/file.yaml:2:18: ", "changes nothing"},
-      {"arms: [{switch: [{at_step: 5, attention.p: 2}, {at_step: 5, attention.p: 3}]}]", "dir/file.yaml:2:48: ", "order of their steps"},
+      {"arms: [{switch: [{at_step: 5, attention.p: 2}, {at_step: 5, attention.p: 3}]}]",
+       "dir/file.yaml:2:48: ", "order of their steps"},
       {"exclude: [{}]", "dir/file.yaml:2:11: ", "every arm"},
       {"seeds: 0", "dir/file.yaml:2:8: ", "seeds (a count, or a list of seeds)"},
       {"seeds: [1, 1]", "dir/file.yaml:2:12: ", "seed 1 is there twice"},
@@ -164,7 +168,9 @@ TEST(SweepFile, ErrorsSayWhereAndWhat) {
       {"settings: {", "dir/file.yaml:", "malformed YAML"},
       {"---\nname: x", "dir/file.yaml:3:1: ", "second one"},
       {"name: \"\\uD800\"", "dir/file.yaml:2:", ""},
-      {"axes: {attention.offset: {from: 0, to: 1, step: 0.001}, attention.p: {from: 1, to: 400, step: 1}}", "dir/file.yaml:1:1: ", "1201200 points"},
+      {"axes: {attention.offset: {from: 0, to: 1, step: 0.0001}, attention.p: {from: 1, to: 400, step: 1}, "
+       "train.steps: {from: 1, to: 900000, step: 1}}",
+       "dir/file.yaml:2:7: ", "points (arms x seeds)"},
   };
   for (const auto& c : cases) {
     const std::string message = Error(With(c.line));
@@ -179,12 +185,27 @@ TEST(SweepFile, ErrorsSayWhereAndWhat) {
   EXPECT_THAT(Error("data: {path: \"a{1..99999999}.bin\"}"), HasSubstr("at most 10000 files"));
 }
 
+TEST(Ranges, EndWhereTheyShould) {
+  EXPECT_THAT(*StepRange(0, 1, 0.1, 100), ElementsAre(0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1));
+  EXPECT_THAT(*StepRange(1, 2, 0.3, 100), ElementsAre(1, 1.3, 1.6, 1.9));
+  EXPECT_THAT(*StepRange(3, 1, -1, 100), ElementsAre(3, 2, 1));
+  EXPECT_THAT(*StepRange(5, 5, 1, 100), ElementsAre(5));
+  EXPECT_THAT(*FactorRange(1, 1000, 10, 100), ElementsAre(1, 10, 100, 1000));
+  EXPECT_THAT(*FactorRange(1e-3, 1e-5, 0.1, 100), ElementsAre(1e-3, 1e-4, 1e-5));
+  EXPECT_THAT(*FactorRange(1, 9, 2, 100), ElementsAre(1, 2, 4, 8));
+  EXPECT_FALSE(StepRange(-1e308, 1e308, 1, 100).ok());
+  EXPECT_FALSE(StepRange(0, 100, 1, 100).ok());
+  EXPECT_FALSE(FactorRange(-1, 4, 2, 100).ok());
+  EXPECT_FALSE(FactorRange(1, 4, 1, 100).ok());
+}
+
 TEST(SweepFile, RefusesHostileFilesQuickly) {
   EXPECT_THAT(Error(std::string((1 << 20) + 1, '#')), HasSubstr("expected at most 1048576 bytes"));
   EXPECT_THAT(Error("settings: " + std::string(40, '[') + std::string(40, ']')), HasSubstr("nested deeper than 32"));
   EXPECT_THAT(Error("name: a\xff"), HasSubstr("UTF-8"));
   EXPECT_THAT(Error(std::string("name: a\0b", 9)), HasSubstr("UTF-8"));
-  for (const char* piece : {"[", "{", "- ", "? ", "{a: ", "[{", "&a ", "*a ", "!x ", "\"", "'", "|\n", "a: ", "- - ", "%", "---\n", "a:\n ", "\\", "#", ": ", ",", "]", "}"}) {
+  for (const char* piece : {"[",   "{",    "- ", "? ",    "{a: ",  "[{", "&a ", "*a ", "!x ", "\"", "'", "|\n",
+                            "a: ", "- - ", "%",  "---\n", "a:\n ", "\\", "#",   ": ",  ",",   "]",  "}"}) {
     std::string text;
     while (text.size() < 20000) text += piece;
     (void)ParseSweepFile(text, "hostile.yaml");
@@ -203,11 +224,21 @@ TEST(SweepFile, SurvivesRandomMutations) {
     for (int e = 0; e < edits && !text.empty(); ++e) {
       const size_t at = random() % text.size();
       switch (random() % 5) {
-        case 0: text[at] = alphabet[random() % alphabet.size()]; break;
-        case 1: text.insert(at, 1, alphabet[random() % alphabet.size()]); break;
-        case 2: text.erase(at, 1 + random() % 20); break;
-        case 3: text.insert(at, text.substr(random() % text.size(), random() % 60)); break;
-        case 4: text.resize(at); break;
+        case 0:
+          text[at] = alphabet[random() % alphabet.size()];
+          break;
+        case 1:
+          text.insert(at, 1, alphabet[random() % alphabet.size()]);
+          break;
+        case 2:
+          text.erase(at, 1 + random() % 20);
+          break;
+        case 3:
+          text.insert(at, text.substr(random() % text.size(), random() % 60));
+          break;
+        case 4:
+          text.resize(at);
+          break;
       }
     }
     const auto spec = ParseSweepFile(text, "mutant.yaml");

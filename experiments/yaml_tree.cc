@@ -52,7 +52,8 @@ class TreeBuilder : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
     throw Refusal{mark.line + 1, mark.column + 1, "aliases (*name) are not supported; write the value out"};
   }
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
     YamlNode& node = Add(mark, tag, anchor, YamlNode::Kind::kScalar);
     // Escapes can make what the file's own bytes did not hold.
     if (FindBadUtf8(value) != std::string::npos) Fail(mark, "expected UTF-8 text without NUL");
@@ -65,7 +66,8 @@ class TreeBuilder : public YAML::EventHandler {
     Push(mark, &Add(mark, tag, anchor, YamlNode::Kind::kList));
   }
   void OnSequenceEnd() override { Pop(); }
-  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
     Push(mark, &Add(mark, tag, anchor, YamlNode::Kind::kMap));
   }
   void OnMapEnd() override { Pop(); }
@@ -81,7 +83,9 @@ class TreeBuilder : public YAML::EventHandler {
     throw Refusal{mark.line + 1, mark.column + 1, std::move(message)};
   }
 
-  bool AtKey() const { return !open_.empty() && open_.back().node->is_map() && open_.back().node->items.size() % 2 == 0; }
+  bool AtKey() const {
+    return !open_.empty() && open_.back().node->is_map() && open_.back().node->items.size() % 2 == 0;
+  }
 
   YamlNode& Add(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YamlNode::Kind kind) {
     if (anchor != 0) Fail(mark, "anchors (&name) are not supported; write the value out where it is used");
