@@ -1,0 +1,165 @@
+// ablate sweep ...
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/hash.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "cli/commands.h"
+#include "cli/connection.h"
+#include "cli/watcher.h"
+#include "experiments/plan.h"
+
+namespace ablate {
+namespace {
+
+int64_t AllJobs(const v1::JobCounts& jobs) {
+  return jobs.blocked() + jobs.queued() + jobs.running() + jobs.succeeded() + jobs.failed() + jobs.cancelled();
+}
+
+Report SweepReport(const std::vector<v1::Sweep>& sweeps) {
+  Report report;
+  report.records.columns = {"sweep",  "sweep_id", "state",    "arms",       "seeds",       "jobs",       "succeeded", "failed",      "running",    "queued",
+                            "blocked", "cancelled", "diverged", "steps_done", "steps_total", "created_at", "ended_at",  "description", "spec_sha256", "plan_sha256"};
+  Sheet sheet;
+  sheet.columns = {{.title = "sweep"}, {.title = "state"}, {.title = "jobs done", .right = true}, {.title = "failed", .right = true},
+                   {.title = "diverged", .right = true}, {.title = "steps", .right = true}, {.title = "arms", .right = true},
+                   {.title = "seeds", .right = true}, {.title = "created"}};
+  for (const v1::Sweep& sweep : sweeps) {
+    const v1::JobCounts& jobs = sweep.jobs();
+    report.records.rows.push_back({Cell::Text(sweep.name()), Cell::Text(sweep.sweep_id()), Cell::Text(StateText(sweep.state())),
+                                   Cell::Integer(sweep.arms()), Cell::Integer(sweep.seeds()), Cell::Integer(AllJobs(jobs)),
+                                   Cell::Integer(jobs.succeeded()), Cell::Integer(jobs.failed()), Cell::Integer(jobs.running()),
+                                   Cell::Integer(jobs.queued()), Cell::Integer(jobs.blocked()), Cell::Integer(jobs.cancelled()),
+                                   Cell::Integer(sweep.diverged()), Cell::Integer(sweep.steps_done()), Cell::Integer(sweep.steps_total()),
+                                   TimeCell(sweep.created_at_us()), TimeCell(sweep.ended_at_us()), Cell::Text(sweep.description()),
+                                   Cell::Text(sweep.spec_sha256()), Cell::Text(sweep.plan_sha256())});
+    sheet.rows.push_back({sweep.name(), StateText(sweep.state()), absl::StrCat(jobs.succeeded(), "/", AllJobs(jobs)),
+                          absl::StrCat(jobs.failed()), absl::StrCat(sweep.diverged()),
+                          absl::StrCat(sweep.steps_done(), "/", sweep.steps_total()), absl::StrCat(sweep.arms()),
+                          absl::StrCat(sweep.seeds()), TimeText(sweep.created_at_us())});
+  }
+  report.sheets = {std::move(sheet)};
+  return report;
+}
+
+absl::StatusOr<int> FollowAndReport(const Invocation& invocation, bool show) {
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
+  Progress progress(stderr);
+  ABLATE_ASSIGN_OR_RETURN(const v1::Sweep sweep,
+                          FollowSweep(&connection->client(), invocation.arguments[0], invocation.timeout(), show ? &progress : nullptr));
+  Emit(invocation, SweepReport({sweep}));
+  if (sweep.jobs().failed() > 0) {
+    Say(absl::StrCat(sweep.jobs().failed(), " jobs failed: see `ablate job list ", sweep.name(), " --state failed`; `ablate sweep retry ",
+                     sweep.name(), "` makes new ones"));
+  }
+  return ExitCodeOfSweep(sweep);
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunSweepSubmit(const Invocation& invocation) {
+  Progress progress(stderr);
+  ABLATE_ASSIGN_OR_RETURN(const SweepInput input, ReadInput(invocation, &progress, /*need_data=*/true));
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
+  ABLATE_ASSIGN_OR_RETURN(const v1::SubmitSweepResponse response, SubmitFile(&connection->client(), input, &progress));
+  const v1::Sweep& sweep = response.sweep();
+  Emit(invocation, SweepReport({sweep}));
+  Say(response.created() ? absl::StrCat("submitted ", sweep.name(), ": ", response.new_jobs(), " new jobs, ", response.reused_jobs(), " shared with earlier sweeps")
+                         : absl::StrCat(sweep.name(), " is here already: nothing new"));
+  return kExitDone;
+}
+
+absl::StatusOr<int> RunSweepPlan(const Invocation& invocation) {
+  Progress progress(stderr);
+  ABLATE_ASSIGN_OR_RETURN(SweepInput input, ReadInput(invocation, &progress, /*need_data=*/false));
+  if (!input.data_found) {
+    Say(absl::StrCat("note: the data file ", input.missing, " is not there; counts hold without it, plan_sha256 does not"));
+    if (input.spec.data().sha256().empty()) input.spec.mutable_data()->set_sha256(Sha256Hex("data that is not there"));
+  }
+  ABLATE_ASSIGN_OR_RETURN(const Plan plan, MakePlan(input.spec));
+  const v1::PlanSummary summary = Summarize(input.spec, plan);
+
+  const double saved = summary.steps_without_sharing() > 0
+                           ? 1 - static_cast<double>(summary.steps()) / static_cast<double>(summary.steps_without_sharing()) : 0;
+  Report report;
+  report.records.columns = {"sweep", "arms", "seeds", "points", "stages", "evaluations", "steps", "steps_without_sharing", "steps_saved", "train_tokens",
+                            "evaluation_tokens", "peak_disk_bytes", "plan_sha256", "data_found", "arm_list"};
+  std::string arms;
+  Sheet sheet;
+  sheet.title = absl::StrCat(summary.name(), ": ", summary.arms_size(), " arms x ", summary.seeds(), " seeds = ", summary.points(), " points");
+  sheet.columns = {{.title = "arm"}, {.title = "stages", .right = true}, {.title = "shared", .right = true}, {.title = "evaluations", .right = true}};
+  for (const v1::PlanSummary::Arm& arm : summary.arms()) {
+    absl::StrAppend(&arms, arms.empty() ? "" : ",", "{\"label\":", JsonString(arm.label()), ",\"arm\":", arm.arm_json().empty() ? "{}" : arm.arm_json(),
+                    ",\"stages\":", arm.stages(), ",\"shared_stages\":", arm.shared_stages(), ",\"evaluations\":", arm.evaluations(), "}");
+    sheet.rows.push_back({arm.label(), absl::StrCat(arm.stages()), absl::StrCat(arm.shared_stages()), absl::StrCat(arm.evaluations())});
+  }
+  sheet.footer = {
+      "",
+      absl::StrCat(summary.stages(), " training stages, ", summary.evaluations(), " evaluations"),
+      absl::StrCat(summary.steps(), " training steps; ", summary.steps_without_sharing(), " without sharing: ", absl::StrFormat("%.1f", saved * 100), " % saved"),
+      absl::StrFormat("%.4g training tokens, %.4g evaluation tokens; at most %s of checkpoints", static_cast<double>(summary.train_tokens()),
+                      static_cast<double>(summary.evaluation_tokens()), HumanBytes(summary.peak_disk_bytes()))};
+  report.records.rows.push_back(
+      {Cell::Text(summary.name()), Cell::Integer(summary.arms_size()), Cell::Integer(summary.seeds()), Cell::Integer(summary.points()),
+       Cell::Integer(summary.stages()), Cell::Integer(summary.evaluations()), Cell::Integer(summary.steps()),
+       Cell::Integer(summary.steps_without_sharing()), Cell::Number(saved), Cell::Integer(summary.train_tokens()),
+       Cell::Integer(summary.evaluation_tokens()), Cell::Integer(summary.peak_disk_bytes()), Cell::Text(summary.plan_sha256()),
+       Cell::Flag(input.data_found), Cell::Json(absl::StrCat("[", arms, "]"))});
+  report.sheets = {std::move(sheet)};
+  Emit(invocation, report);
+  return kExitDone;
+}
+
+absl::StatusOr<int> RunSweepList(const Invocation& invocation) {
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
+  std::vector<v1::Sweep> sweeps;
+  v1::ListSweepsRequest request;
+  request.set_page_size(1000);
+  do {
+    ABLATE_ASSIGN_OR_RETURN(const v1::ListSweepsResponse page, connection->client().Call(&v1::Sweeps::Stub::ListSweeps, request));
+    sweeps.insert(sweeps.end(), page.sweeps().begin(), page.sweeps().end());
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  Emit(invocation, SweepReport(sweeps));
+  return kExitDone;
+}
+
+absl::StatusOr<int> RunSweepShow(const Invocation& invocation) {
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
+  v1::GetSweepRequest request;
+  request.set_sweep(invocation.arguments[0]);
+  ABLATE_ASSIGN_OR_RETURN(const v1::Sweep sweep, connection->client().Call(&v1::Sweeps::Stub::GetSweep, request));
+  Report report = SweepReport({sweep});
+  report.sheets = {VerticalSheet(report.records, 0)};
+  Emit(invocation, report);
+  return kExitDone;
+}
+
+absl::StatusOr<int> RunSweepWatch(const Invocation& invocation) { return FollowAndReport(invocation, /*show=*/true); }
+
+absl::StatusOr<int> RunSweepWait(const Invocation& invocation) { return FollowAndReport(invocation, /*show=*/false); }
+
+absl::StatusOr<int> RunSweepCancel(const Invocation& invocation) {
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
+  v1::CancelSweepRequest request;
+  request.set_request_id(NewRequestId());
+  request.set_sweep(invocation.arguments[0]);
+  ABLATE_ASSIGN_OR_RETURN(const v1::Sweep sweep, connection->client().Call(&v1::Sweeps::Stub::CancelSweep, request));
+  Emit(invocation, SweepReport({sweep}));
+  return kExitDone;
+}
+
+absl::StatusOr<int> RunSweepRetry(const Invocation& invocation) {
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
+  v1::RetrySweepRequest request;
+  request.set_request_id(NewRequestId());
+  request.set_sweep(invocation.arguments[0]);
+  ABLATE_ASSIGN_OR_RETURN(const v1::RetrySweepResponse response, connection->client().Call(&v1::Sweeps::Stub::RetrySweep, request));
+  Emit(invocation, SweepReport({response.sweep()}));
+  Say(response.new_jobs() == 0 ? "nothing to retry: no job of it has failed" : absl::StrCat(response.new_jobs(), " new jobs"));
+  return kExitDone;
+}
+
+}  // namespace ablate

@@ -1,0 +1,189 @@
+// The table of commands: a new one is a row here and a handler.
+#include "cli/commands.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/ids.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "base/version.h"
+#include "kernels/attention/variants.h"
+
+namespace ablate {
+namespace {
+
+constexpr int64_t kLargestUpload = int64_t{2} << 30;
+
+}  // namespace
+
+const std::vector<FlagSpec>& Flags() {
+  static const auto& flags = *new std::vector<FlagSpec>{
+      {"--server", "ADDR", "the coordinator: HOST:PORT or unix:PATH (default $ABLATE_SERVER, else 127.0.0.1:7433)"},
+      {"--data-dir", "DIR", "the folder of a run; read through a private ablate-server unless one has it open"},
+      {"--output", "FORMAT", "table, json, csv, markdown or latex"},
+      {"--timeout", "TIME", "give up after this long, e.g. 90s, 15m, 2h (ends with 3)"},
+      {"--slots", "N", "jobs that run at once (default: the number of cores)"},
+      {"--data", "PATH", "where the sweep's one data file lies, instead of where the sweep file says"},
+      {"--retry", "", "make new jobs for the failed ones first"},
+      {"--state", "LIST", "only these states, e.g. failed,running"},
+      {"--metric", "LIST", "only these metrics, e.g. loss,loss_targets"},
+      {"--level", "LEVEL", "confidence level (default 0.95)"},
+      {"--baseline", "ARM", "the arm to compare with, e.g. attention.variant=softmax (default: the sweep's)"},
+      {"--max-rows", "N", "stop after so many rows (default 10000)"},
+  };
+  return flags;
+}
+
+const std::vector<Command>& Commands() {
+  static const auto& commands = *new std::vector<Command>{
+      {"run", "FILE", 1, 1, "run a sweep on this machine and print its table",
+       "Starts ablate-server and ablate-worker on a private socket, keeps everything under --data-dir (default\n"
+       "./ablate-runs/NAME), shows progress and ends with the table and the differences from the baseline arm. Ctrl-C stops it;\n"
+       "the same command again resumes, or prints the tables at once when the sweep is finished.",
+       "ablate run experiments/sweeps/quickstart.yaml --slots 2", {"--data-dir", "--slots", "--data", "--retry", "--output", "--timeout"}, &RunRun},
+      {"sweep submit", "FILE", 1, 1, "hand a sweep to the coordinator",
+       "Hashes the sweep's data files and uploads what the coordinator lacks. The same file again is the same sweep: nothing is run\n"
+       "twice. Another file under a known name is refused, with the difference.",
+       "ablate sweep submit ntk.yaml --server gpu-box:7433", {"--server", "--data-dir", "--data", "--output", "--timeout"}, &RunSweepSubmit},
+      {"sweep plan", "FILE", 1, 1, "show arms, jobs, what is shared and what it costs; starts nothing",
+       "Asks no coordinator, and works without the data being there.", "ablate sweep plan ntk.yaml", {"--data", "--output"}, &RunSweepPlan},
+      {"sweep list", "", 0, 0, "list sweeps", "", "ablate sweep list -o csv", {"--server", "--data-dir", "--output", "--timeout"}, &RunSweepList},
+      {"sweep show", "SWEEP", 1, 1, "show one sweep", "", "ablate sweep show quickstart", {"--server", "--data-dir", "--output", "--timeout"}, &RunSweepShow},
+      {"sweep watch", "SWEEP", 1, 1, "show progress until the sweep is over", "Ends with 1 when jobs failed.",
+       "ablate sweep watch quickstart", {"--server", "--data-dir", "--output", "--timeout"}, &RunSweepWatch},
+      {"sweep wait", "SWEEP", 1, 1, "wait silently until the sweep is over", "Ends with 1 when jobs failed, with 3 on --timeout.",
+       "ablate sweep wait quickstart --timeout 2h && ablate table quickstart", {"--server", "--data-dir", "--output", "--timeout"}, &RunSweepWait},
+      {"sweep cancel", "SWEEP", 1, 1, "cancel a sweep", "Stops a job only when no other sweep needs it. What is measured stays.",
+       "ablate sweep cancel quickstart", {"--server", "--data-dir", "--output", "--timeout"}, &RunSweepCancel},
+      {"sweep retry", "SWEEP", 1, 1, "make new jobs for the failed ones and those that failed because of them", "",
+       "ablate sweep retry quickstart", {"--server", "--data-dir", "--output", "--timeout"}, &RunSweepRetry},
+      {"job list", "[SWEEP]", 0, 1, "list jobs", "", "ablate job list quickstart --state failed",
+       {"--state", "--server", "--data-dir", "--output", "--timeout"}, &RunJobList},
+      {"job show", "JOB", 1, 1, "show one job and its attempts", "", "ablate job show job_5f0c6d2a9b1e4c77", {"--server", "--data-dir", "--output", "--timeout"}, &RunJobShow},
+      {"job logs", "JOB", 1, 1, "show what happened to a job, with the last lines of failed trainers and its training curve", "",
+       "ablate job logs job_5f0c6d2a9b1e4c77", {"--server", "--data-dir", "--output", "--timeout"}, &RunJobLogs},
+      {"job explain", "JOB", 1, 1, "say why a job is not running", "", "ablate job explain job_5f0c6d2a9b1e4c77",
+       {"--server", "--data-dir", "--output", "--timeout"}, &RunJobExplain},
+      {"job cancel", "JOB", 1, 1, "cancel one job", "", "ablate job cancel job_5f0c6d2a9b1e4c77", {"--server", "--data-dir", "--output", "--timeout"}, &RunJobCancel},
+      {"worker list", "", 0, 0, "list workers", "", "ablate worker list", {"--server", "--data-dir", "--output", "--timeout"}, &RunWorkerList},
+      {"worker drain", "WORKER", 1, 1, "let a worker finish what it runs and take nothing new", "", "ablate worker drain worker_5f0c6d2a9b1e4c77",
+       {"--server", "--output", "--timeout"}, &RunWorkerDrain},
+      {"table", "SWEEP", 1, 1, "means and confidence intervals over seeds",
+       "As a table: one block a metric, arms as rows, lengths as columns. As json or csv: one row a mean, with its seeds and jobs.",
+       "ablate table quickstart -o latex --metric loss", {"--metric", "--level", "--server", "--data-dir", "--output", "--timeout"}, &RunTable},
+      {"compare", "SWEEP", 1, 1, "paired differences from the baseline arm, with p values",
+       "Pairs by seed; p two-sided, adjusted by Holm over all comparisons of a metric.",
+       "ablate compare quickstart --baseline attention.variant=lssa", {"--baseline", "--metric", "--level", "--server", "--data-dir", "--output", "--timeout"}, &RunCompare},
+      {"query", "SQL", 1, 1, "one SQL statement on the results database, read only",
+       "Tables and views are described in docs/results-database.md. SQL may be - to read it from stdin.",
+       "ablate query \"SELECT arm, seed, value FROM results WHERE metric = 'loss'\" -o csv",
+       {"--max-rows", "--server", "--data-dir", "--output", "--timeout"}, &RunQuery},
+      {"variants", "", 0, 0, "list the named attention variants", "", "ablate variants -o markdown", {"--output"}, &RunVariants},
+      {"version", "", 0, 0, "print the version", "", "ablate version", {}, &RunVersion},
+  };
+  return commands;
+}
+
+void Emit(const Invocation& invocation, const Report& report) {
+  const std::string text = Print(report, invocation.output(), TerminalWidth(STDOUT_FILENO, 160));
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+void Say(const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }
+
+std::string NewRequestId() { return IdGenerator::Random().NewId("request"); }
+
+std::string TimeText(int64_t micros) {
+  if (micros == 0) return "";
+  const time_t seconds = static_cast<time_t>(micros / 1'000'000);
+  tm parts = {};
+  ::gmtime_r(&seconds, &parts);
+  char buffer[32];
+  std::strftime(buffer, sizeof(buffer), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return buffer;
+}
+
+Cell TimeCell(int64_t micros) { return micros == 0 ? Cell::Null() : Cell::Text(TimeText(micros)); }
+
+std::string StateText(v1::SweepState state) {
+  const std::string name = v1::SweepState_Name(state);
+  return absl::StartsWith(name, "SWEEP_") ? name.substr(6) : name;
+}
+
+Sheet VerticalSheet(const Records& records, size_t row) {
+  Sheet sheet;
+  sheet.columns = {{.title = "field"}, {.title = "value"}};
+  for (size_t i = 0; i < records.columns.size(); ++i) {
+    const Cell& cell = records.rows[row][i];
+    if (cell.kind == Cell::Kind::kNull || (cell.kind == Cell::Kind::kText && cell.text.empty())) continue;
+    std::string text = cell.text;
+    if (cell.kind == Cell::Kind::kFlag) text = cell.integer != 0 ? "yes" : "no";
+    if (cell.kind == Cell::Kind::kInteger) text = absl::StrCat(cell.integer);
+    if (cell.kind == Cell::Kind::kNumber) text = ShortestDouble(cell.number);
+    sheet.rows.push_back({records.columns[i], text});
+  }
+  return sheet;
+}
+
+absl::StatusOr<SweepInput> ReadInput(const Invocation& invocation, Progress* progress, bool need_data) {
+  absl::StatusOr<SweepInput> input =
+      ReadSweepInput(invocation.arguments[0], invocation.Get("--data"), [&](const std::string& path, int64_t done, int64_t bytes) {
+        // Small files are hashed before anyone could read the line.
+        if (bytes > (256 << 20)) progress->Show(absl::StrCat("hashing ", path, ": ", HumanBytes(done), " of ", HumanBytes(bytes)));
+      });
+  progress->Clear();
+  if (input.ok() && need_data && !input->data_found) {
+    return absl::NotFoundError(absl::StrCat("the data file ", input->missing, " is not there (named by ", input->file_name,
+                                            ", relative to it): bring it, or say where it is with --data PATH"));
+  }
+  return input;
+}
+
+absl::StatusOr<v1::SubmitSweepResponse> SubmitFile(Client* client, const SweepInput& input, Progress* progress) {
+  for (int i = 0; i < input.data.files_size(); ++i) {
+    const v1::DataFile& file = input.data.files(i);
+    if (file.bytes() > kLargestUpload) {
+      Say(absl::StrCat(file.path(), " is over 2 GiB and is not uploaded: it must lie under each worker's --data-root"));
+      continue;
+    }
+    const absl::Status status = client->Upload(input.data_paths[i], file.sha256(), file.bytes(), [&](int64_t done) {
+      progress->Show(absl::StrCat("uploading ", file.path(), ": ", HumanBytes(done), " of ", HumanBytes(file.bytes())));
+    });
+    progress->Clear();
+    ABLATE_RETURN_IF_ERROR(status);
+  }
+  v1::SubmitSweepRequest request;
+  request.set_request_id(NewRequestId());
+  request.set_yaml(input.yaml);
+  request.set_file_name(input.file_name);
+  *request.mutable_data() = input.data;
+  return client->Call(&v1::Sweeps::Stub::SubmitSweep, request);
+}
+
+absl::StatusOr<int> RunVariants(const Invocation& invocation) {
+  Report report;
+  report.records.columns = {"variant", "qk_norm", "scale", "activation", "normalisation", "logit_bias", "p", "offset", "summary"};
+  for (const AttentionVariant& variant : AttentionVariants()) {
+    const AttentionSpec& spec = variant.spec;
+    const auto text = [](std::string_view name) { return Cell::Text(std::string(name)); };
+    report.records.rows.push_back({text(variant.name), text(Name(spec.qk_norm)), text(Name(spec.scale)), text(Name(spec.activation)),
+                                   text(Name(spec.normalisation)), text(Name(spec.logit_bias)),
+                                   spec.sharpen_p ? Cell::Number(*spec.sharpen_p) : Cell::Null(),
+                                   spec.sharpen_p ? Cell::Number(spec.sharpen_offset) : Cell::Null(), text(variant.summary)});
+  }
+  Emit(invocation, report);
+  return kExitDone;
+}
+
+absl::StatusOr<int> RunVersion(const Invocation&) {
+  std::printf("ablate %s\n", BuildVersion());
+  return kExitDone;
+}
+
+}  // namespace ablate

@@ -1,0 +1,60 @@
+// What the commands share, and their handlers. The table itself is in commands.cc.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cli/client.h"
+#include "cli/command_line.h"
+#include "cli/output/report.h"
+#include "cli/progress.h"
+#include "cli/sweep_input.h"
+
+namespace ablate {
+
+absl::StatusOr<int> RunRun(const Invocation& invocation);
+absl::StatusOr<int> RunSweepSubmit(const Invocation& invocation);
+absl::StatusOr<int> RunSweepPlan(const Invocation& invocation);
+absl::StatusOr<int> RunSweepList(const Invocation& invocation);
+absl::StatusOr<int> RunSweepShow(const Invocation& invocation);
+absl::StatusOr<int> RunSweepWatch(const Invocation& invocation);
+absl::StatusOr<int> RunSweepWait(const Invocation& invocation);
+absl::StatusOr<int> RunSweepCancel(const Invocation& invocation);
+absl::StatusOr<int> RunSweepRetry(const Invocation& invocation);
+absl::StatusOr<int> RunJobList(const Invocation& invocation);
+absl::StatusOr<int> RunJobShow(const Invocation& invocation);
+absl::StatusOr<int> RunJobLogs(const Invocation& invocation);
+absl::StatusOr<int> RunJobExplain(const Invocation& invocation);
+absl::StatusOr<int> RunJobCancel(const Invocation& invocation);
+absl::StatusOr<int> RunWorkerList(const Invocation& invocation);
+absl::StatusOr<int> RunWorkerDrain(const Invocation& invocation);
+absl::StatusOr<int> RunTable(const Invocation& invocation);
+absl::StatusOr<int> RunCompare(const Invocation& invocation);
+absl::StatusOr<int> RunQuery(const Invocation& invocation);
+absl::StatusOr<int> RunVariants(const Invocation& invocation);
+absl::StatusOr<int> RunVersion(const Invocation& invocation);
+
+// Prints to stdout in the format asked for.
+void Emit(const Invocation& invocation, const Report& report);
+// A line to stderr.
+void Say(const std::string& line);
+
+// A fresh id for a request that changes something.
+std::string NewRequestId();
+
+// "2026-11-30T12:04:05Z"; "" for 0.
+std::string TimeText(int64_t micros);
+Cell TimeCell(int64_t micros);
+
+// "SWEEP_RUNNING" -> "RUNNING".
+std::string StateText(v1::SweepState state);
+
+// Reads and hashes the file's data (which must be here), uploads what the coordinator lacks, submits; shows progress. Safe to repeat.
+absl::StatusOr<v1::SubmitSweepResponse> SubmitFile(Client* client, const SweepInput& input, Progress* progress);
+// ReadSweepInput with the hashing shown. NotFound, with what to do, when data is missing and `need_data`.
+absl::StatusOr<SweepInput> ReadInput(const Invocation& invocation, Progress* progress, bool need_data);
+
+// One column of names and one of values, for `show` commands; NULL and empty values are left out.
+Sheet VerticalSheet(const Records& records, size_t row);
+
+}  // namespace ablate

@@ -1,0 +1,227 @@
+#include "cli/result_tables.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/strings.h"
+#include "experiments/axes.h"
+#include "experiments/table.h"
+
+namespace ablate {
+namespace {
+
+Cell Optional(bool has, double value) { return has ? Cell::Number(value) : Cell::Null(); }
+
+template <typename Repeated>
+Cell Seeds(const Repeated& seeds) {
+  return Cell::Json(JsonList(std::vector<int64_t>(seeds.begin(), seeds.end())));
+}
+
+Cell Jobs(const google::protobuf::RepeatedPtrField<std::string>& jobs) {
+  return Cell::Json(JsonList(std::vector<std::string>(jobs.begin(), jobs.end())));
+}
+
+// "lssar p=3": the variant speaks for itself, other axes need their names.
+std::string ArmLabel(const std::string& arm_json) {
+  const absl::StatusOr<v1::Configuration> arm = ConfigurationFromJson(arm_json);
+  if (!arm.ok()) return arm_json;  // of a newer server, perhaps: still better than nothing
+  std::string variant;
+  v1::Configuration rest;
+  for (const v1::Setting& setting : arm->settings()) {
+    if (setting.axis() == "attention.variant") variant = setting.value().text();
+    else *rest.add_settings() = setting;
+  }
+  if (variant.empty()) return Label(rest);
+  return rest.settings().empty() ? variant : absl::StrCat(variant, " ", Label(rest));
+}
+
+std::string LevelText(double level) { return absl::StrCat(ShortestDouble(level * 100), " %"); }
+
+std::string MethodText(const std::string& method) {
+  if (method == "student_t") return "Student t interval";
+  if (method == "paired_t") return "paired t interval";
+  return absl::StrCat(method, " interval");
+}
+
+// One block of a pivot: the cells of one (sweep, metric, split), arms in the order of their first row.
+struct Block {
+  std::string sweep, metric, split;
+  std::vector<std::string> arms;
+  std::set<std::pair<bool, int64_t>> columns;  // (ntk, length): NTK off first, lengths ascending
+  std::map<std::tuple<std::string, bool, int64_t>, std::string> cells;
+  std::set<int64_t> counts;  // every n seen
+  std::set<std::string> methods, levels;
+  std::vector<std::string> notes;
+  int64_t diverged = 0;
+};
+
+template <typename Rows>
+std::vector<Block> MakeBlocks(const Rows& rows) {
+  std::vector<Block> blocks;
+  for (const auto& row : rows) {
+    auto block = std::find_if(blocks.begin(), blocks.end(), [&](const Block& b) {
+      return b.sweep == row.sweep() && b.metric == row.metric() && b.split == row.split();
+    });
+    if (block == blocks.end()) {
+      blocks.push_back({.sweep = row.sweep(), .metric = row.metric(), .split = row.split()});
+      block = blocks.end() - 1;
+    }
+    if (std::find(block->arms.begin(), block->arms.end(), row.arm_json()) == block->arms.end()) {
+      block->arms.push_back(row.arm_json());
+    }
+    block->columns.insert({row.ntk(), row.length()});
+    block->counts.insert(row.n());
+    block->levels.insert(LevelText(row.level()));
+    if (!row.method().empty()) block->methods.insert(MethodText(row.method()));
+  }
+  // The metrics that people come for go first.
+  const auto rank = [](const Block& block) { return block.metric == "loss_targets" ? 0 : block.metric == "loss" ? 1 : 2; };
+  std::stable_sort(blocks.begin(), blocks.end(), [&](const Block& a, const Block& b) { return rank(a) < rank(b); });
+  return blocks;
+}
+
+Sheet SheetOfBlock(const Block& block, const std::string& title) {
+  Sheet sheet;
+  sheet.title = absl::StrCat(block.sweep, ": ", title, block.split.empty() ? "" : absl::StrCat(", ", block.split, " split"));
+  sheet.columns.push_back({.title = "arm"});
+  for (const auto& [ntk, length] : block.columns) {
+    const bool of_training = length == 0;
+    sheet.columns.push_back({.title = of_training ? "training" : absl::StrCat("length ", length),
+                             .right = true,
+                             .group = of_training ? "" : ntk ? "NTK on" : "NTK off"});
+  }
+  for (const std::string& arm : block.arms) {
+    std::vector<std::string> row = {ArmLabel(arm)};
+    for (const auto& [ntk, length] : block.columns) {
+      const auto cell = block.cells.find({arm, ntk, length});
+      row.push_back(cell == block.cells.end() ? "" : cell->second);
+    }
+    sheet.rows.push_back(std::move(row));
+  }
+  return sheet;
+}
+
+std::string CountText(const Block& block, const char* what) {
+  if (block.counts.size() == 1) return absl::StrCat("n = ", *block.counts.begin(), " ", what, " in every cell");
+  return absl::StrCat("n = ", *block.counts.rbegin(), " ", what, " unless a cell says otherwise");
+}
+
+template <typename Row>
+void TakeNote(const Row& row, Block* block) {
+  if (row.note().empty()) return;
+  block->notes.push_back(absl::StrCat(ArmLabel(row.arm_json()), ", length ", row.length(), row.ntk() ? ", NTK on: " : ": ", row.note()));
+}
+
+void AddNotes(const Block& block, Sheet* sheet) {
+  constexpr size_t kMaxNotes = 8;
+  std::vector<std::string> once;
+  for (const auto& [ntk, length] : block.columns) {
+    if (!ntk && length > 0 && block.columns.count({true, length}) == 0 && block.columns.rbegin()->first) once.push_back(absl::StrCat(length));
+  }
+  if (!once.empty()) sheet->footer.push_back(absl::StrCat("length ", absl::StrJoin(once, ", "), ": NTK on and off are the same there, shown once"));
+  for (size_t i = 0; i < block.notes.size() && i < kMaxNotes; ++i) sheet->footer.push_back(block.notes[i]);
+  if (block.notes.size() > kMaxNotes) sheet->footer.push_back(absl::StrCat("and ", block.notes.size() - kMaxNotes, " more notes: see -o json"));
+}
+
+template <typename Row>
+std::optional<double> Opt(const Row& row, bool (Row::*has)() const, double (Row::*get)() const) {
+  return (row.*has)() ? std::optional<double>((row.*get)()) : std::nullopt;
+}
+
+}  // namespace
+
+Report TableReport(const v1::GetTableResponse& response) {
+  Report report;
+  report.records.columns = {"sweep", "arm",   "metric", "length", "ntk",      "split",          "n",       "mean", "sd",  "low",
+                            "high",  "level", "method", "seeds",  "diverged", "diverged_seeds", "missing", "jobs", "note"};
+  std::vector<Block> blocks = MakeBlocks(response.rows());
+  for (const v1::ConfidenceRow& row : response.rows()) {
+    report.records.rows.push_back(
+        {Cell::Text(row.sweep()), Cell::Json(row.arm_json()), Cell::Text(row.metric()), Cell::Integer(row.length()),
+         Cell::Flag(row.ntk()), Cell::Text(row.split()), Cell::Integer(row.n()), Optional(row.has_mean(), row.mean()),
+         Optional(row.has_sd(), row.sd()), Optional(row.has_low(), row.low()), Optional(row.has_high(), row.high()),
+         Cell::Number(row.level()), Cell::Text(row.method()), Seeds(row.seeds()), Cell::Integer(row.diverged_seeds_size()),
+         Seeds(row.diverged_seeds()), Seeds(row.missing_seeds()), Jobs(row.job_ids()), Cell::Text(row.note())});
+
+    Block& block = *std::find_if(blocks.begin(), blocks.end(), [&](const Block& b) {
+      return b.sweep == row.sweep() && b.metric == row.metric() && b.split == row.split();
+    });
+    using Row = v1::ConfidenceRow;
+    std::string text = FormatMeanInterval(Opt(row, &Row::has_mean, &Row::mean), Opt(row, &Row::has_low, &Row::low),
+                                          Opt(row, &Row::has_high, &Row::high));
+    std::vector<std::string> extra;
+    if (row.n() > 0 && row.n() != *block.counts.rbegin()) extra.push_back(absl::StrCat("n=", row.n()));
+    if (row.diverged_seeds_size() > 0) {
+      extra.push_back(absl::StrCat(row.diverged_seeds_size(), " diverged"));
+      block.diverged += row.diverged_seeds_size();
+    }
+    if (row.missing_seeds_size() > 0) extra.push_back(absl::StrCat(row.missing_seeds_size(), " missing"));
+    if (!extra.empty()) absl::StrAppend(&text, " (", absl::StrJoin(extra, ", "), ")");
+    TakeNote(row, &block);
+    block.cells[{row.arm_json(), row.ntk(), row.length()}] = text;
+  }
+  for (const Block& block : blocks) {
+    Sheet sheet = SheetOfBlock(block, block.metric);
+    sheet.footer.push_back(absl::StrCat("mean ± half-width of the ", absl::StrJoin(block.levels, "/"), " ",
+                                        absl::StrJoin(block.methods, ", "), " over seeds; ", CountText(block, "seeds")));
+    if (block.diverged > 0) {
+      sheet.footer.push_back("diverged: the run's loss or gradient stopped being finite; it is not in the mean (survivors only)");
+    }
+    AddNotes(block, &sheet);
+    report.sheets.push_back(std::move(sheet));
+  }
+  return report;
+}
+
+Report ComparisonReport(const v1::CompareArmsResponse& response) {
+  Report report;
+  report.records.columns = {"sweep", "arm", "baseline", "metric",      "length", "ntk",    "split", "n",    "difference", "sd", "low",
+                            "high",  "p",   "p_adjusted", "family_size", "level",  "method", "seeds", "note"};
+  std::vector<Block> blocks = MakeBlocks(response.rows());
+  std::map<const Block*, std::set<std::string>> baselines;
+  std::map<const Block*, std::set<int64_t>> families;
+  for (const v1::ComparisonRow& row : response.rows()) {
+    report.records.rows.push_back(
+        {Cell::Text(row.sweep()), Cell::Json(row.arm_json()), Cell::Json(row.baseline_json()), Cell::Text(row.metric()),
+         Cell::Integer(row.length()), Cell::Flag(row.ntk()), Cell::Text(row.split()), Cell::Integer(row.n()),
+         Optional(row.has_difference(), row.difference()), Optional(row.has_sd(), row.sd()), Optional(row.has_low(), row.low()),
+         Optional(row.has_high(), row.high()), Optional(row.has_p(), row.p()), Optional(row.has_p_adjusted(), row.p_adjusted()),
+         Cell::Integer(row.family_size()), Cell::Number(row.level()), Cell::Text(row.method()), Seeds(row.seeds()),
+         Cell::Text(row.note())});
+
+    Block& block = *std::find_if(blocks.begin(), blocks.end(), [&](const Block& b) {
+      return b.sweep == row.sweep() && b.metric == row.metric() && b.split == row.split();
+    });
+    baselines[&block].insert(ArmLabel(row.baseline_json()));
+    families[&block].insert(row.family_size());
+    using Row = v1::ComparisonRow;
+    std::string text = FormatMeanInterval(Opt(row, &Row::has_difference, &Row::difference), Opt(row, &Row::has_low, &Row::low),
+                                          Opt(row, &Row::has_high, &Row::high));
+    std::vector<std::string> extra;
+    if (row.has_p_adjusted()) extra.push_back(absl::StrCat("p ", FormatP(row.p_adjusted())));
+    if (row.n() > 0 && row.n() != *block.counts.rbegin()) extra.push_back(absl::StrCat("n=", row.n()));
+    if (!extra.empty()) absl::StrAppend(&text, " (", absl::StrJoin(extra, ", "), ")");
+    TakeNote(row, &block);
+    block.cells[{row.arm_json(), row.ntk(), row.length()}] = text;
+  }
+  for (const Block& block : blocks) {
+    Sheet sheet = SheetOfBlock(block, absl::StrCat(block.metric, ", difference from ", absl::StrJoin(baselines[&block], " / ")));
+    sheet.footer.push_back(absl::StrCat("mean paired difference (arm minus baseline, same seed) ± half-width of the ",
+                                        absl::StrJoin(block.levels, "/"), " ", absl::StrJoin(block.methods, ", "), "; ",
+                                        CountText(block, "pairs")));
+    sheet.footer.push_back(absl::StrCat("p: two-sided, adjusted by Holm over ", absl::StrJoin(families[&block], "/"),
+                                        " comparisons of ", block.metric));
+    AddNotes(block, &sheet);
+    report.sheets.push_back(std::move(sheet));
+  }
+  return report;
+}
+
+}  // namespace ablate

@@ -1,0 +1,146 @@
+// The tables of a small sweep in all five formats, against cli/golden/. ABLATE_BLESS=1 writes the files anew: read the difference.
+#include "cli/result_tables.h"
+
+#include <cstdlib>
+
+#include "base/files.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace ablate {
+namespace {
+
+void ExpectGolden(const std::string& name, const std::string& text) {
+  const std::string path = JoinPath(ABLATE_CLI_GOLDEN_DIR, name);
+  if (std::getenv("ABLATE_BLESS") != nullptr) {
+    ASSERT_TRUE(WriteFileAtomic(path, text).ok());
+  }
+  const absl::StatusOr<std::string> golden = ReadFile(path);
+  ASSERT_TRUE(golden.ok()) << golden.status();
+  EXPECT_EQ(text, *golden) << name;
+}
+
+void ExpectGoldens(const std::string& name, const Report& report) {
+  ExpectGolden(name + ".txt", Print(report, OutputFormat::kTable, 160));
+  ExpectGolden(name + "_narrow.txt", Print(report, OutputFormat::kTable, 80));
+  ExpectGolden(name + ".json", Print(report, OutputFormat::kJson));
+  ExpectGolden(name + ".csv", Print(report, OutputFormat::kCsv));
+  ExpectGolden(name + ".md", Print(report, OutputFormat::kMarkdown));
+  ExpectGolden(name + ".tex", Print(report, OutputFormat::kLatex));
+}
+
+const char* const kArms[] = {R"({"attention.variant":"softmax"})", R"({"attention.p":3,"attention.variant":"lssar"})",
+                             R"({"attention.p":15,"attention.variant":"lssar"})"};
+
+v1::GetTableResponse Table() {
+  v1::GetTableResponse response;
+  for (int a = 0; a < 3; ++a) {
+    for (const bool ntk : {false, true}) {
+      for (const int64_t length : {128, 256, 512}) {
+        if (ntk && length == 128) continue;  // identical by construction: measured and shown once
+        for (const char* metric : {"loss", "loss_targets"}) {
+          v1::ConfidenceRow& row = *response.add_rows();
+          row.set_sweep("quickstart");
+          row.set_arm_json(kArms[a]);
+          row.set_metric(metric);
+          row.set_length(length);
+          row.set_split("selection");
+          row.set_ntk(ntk);
+          row.set_level(0.95);
+          row.set_method("student_t");
+          const bool one_diverged = a == 2 && length == 512 && !ntk, all_diverged = a == 2 && length == 512 && ntk;
+          const int n = all_diverged ? 0 : one_diverged ? 1 : 3;
+          row.set_n(n);
+          if (n > 0) row.set_mean(2.25 + 0.125 * a + static_cast<double>(length) / 1024);
+          if (n > 1) {
+            row.set_sd(0.015625);
+            row.set_low(row.mean() - 0.0388);
+            row.set_high(row.mean() + 0.0388);
+          } else if (n == 1) {
+            row.set_note("survivors only: 2 of 3 seeds diverged (seeds 2, 3)");
+          } else {
+            row.set_note("all 3 seeds diverged");
+          }
+          for (int seed = 1; seed <= 3; ++seed) {
+            if (seed <= n) {
+              row.add_seeds(seed);
+              row.add_job_ids("job_" + std::to_string(seed));
+            } else {
+              row.add_diverged_seeds(seed);
+            }
+          }
+        }
+      }
+    }
+  }
+  return response;
+}
+
+v1::CompareArmsResponse Comparison() {
+  v1::CompareArmsResponse response;
+  for (int a = 1; a < 3; ++a) {
+    for (const bool ntk : {false, true}) {
+      for (const int64_t length : {128, 256}) {
+        if (ntk && length == 128) continue;
+        v1::ComparisonRow& row = *response.add_rows();
+        row.set_sweep("quickstart");
+        row.set_arm_json(kArms[a]);
+        row.set_baseline_json(kArms[0]);
+        row.set_metric("loss");
+        row.set_length(length);
+        row.set_split("selection");
+        row.set_ntk(ntk);
+        row.set_level(0.95);
+        row.set_method("paired_t");
+        row.set_family_size(6);
+        const bool diverged = a == 2 && ntk;
+        row.set_n(diverged ? 2 : 3);
+        row.set_difference(-0.0625 * a);
+        row.set_sd(0.0078125);
+        row.set_low(row.difference() - 0.0194);
+        row.set_high(row.difference() + 0.0194);
+        if (diverged) {
+          row.set_note("survivors only: 1 of 3 pairs diverged (seed 3)");
+        } else {
+          row.set_p(0.0052 / a);
+          row.set_p_adjusted(0.0312 / a);
+        }
+        for (int seed = 1; seed <= row.n(); ++seed) row.add_seeds(seed);
+      }
+    }
+  }
+  return response;
+}
+
+TEST(ResultTables, TableInAllFormats) { ExpectGoldens("table", TableReport(Table())); }
+
+TEST(ResultTables, ComparisonInAllFormats) { ExpectGoldens("compare", ComparisonReport(Comparison())); }
+
+TEST(ResultTables, JsonRowsCarryWhatOutsideChecksRelyOn) {
+  for (const auto& row : nlohmann::json::parse(Print(TableReport(Table()), OutputFormat::kJson))) {
+    for (const char* key : {"sweep", "arm", "metric", "length", "ntk", "split", "n", "mean", "sd", "low", "high", "level", "method", "seeds",
+                            "diverged", "diverged_seeds", "missing", "jobs", "note"}) {
+      EXPECT_TRUE(row.contains(key)) << key;
+    }
+    EXPECT_TRUE(row["arm"].is_object());
+    EXPECT_EQ(row["n"].get<size_t>(), row["seeds"].size());
+    EXPECT_EQ(row["diverged"].get<size_t>(), row["diverged_seeds"].size());
+    EXPECT_EQ(row["mean"].is_null(), row["n"] == 0);
+  }
+  for (const auto& row : nlohmann::json::parse(Print(ComparisonReport(Comparison()), OutputFormat::kJson))) {
+    for (const char* key : {"difference", "low", "high", "p", "p_adjusted", "n", "baseline", "family_size", "note", "arm", "metric",
+                            "length", "ntk", "split"}) {
+      EXPECT_TRUE(row.contains(key)) << key;
+    }
+    EXPECT_EQ(row["baseline"]["attention.variant"], "softmax");
+  }
+}
+
+TEST(ResultTables, NothingMeasuredIsNoError) {
+  EXPECT_EQ(Print(TableReport({}), OutputFormat::kJson), "[]\n");
+  EXPECT_EQ(Print(TableReport({}), OutputFormat::kTable), "(nothing)\n");
+  EXPECT_EQ(Print(ComparisonReport({}), OutputFormat::kTable), "(nothing)\n");
+}
+
+}  // namespace
+}  // namespace ablate
