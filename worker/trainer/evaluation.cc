@@ -54,6 +54,8 @@ absl::StatusOr<Score> ScoreWindows(const std::vector<Window>& windows, int lengt
     }
     score.counts.zero_rows += loss.counts.zero_rows;
     score.counts.uncontrasted_rows += loss.counts.uncontrasted_rows;
+    // A sign of life: the worker tells a long evaluation from a hanging one by it.
+    control->Progress(static_cast<int64_t>(first + rows), 0);
   }
   return score;
 }

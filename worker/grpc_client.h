@@ -1,0 +1,33 @@
+// The coordinator over gRPC: the one file of the worker's library that knows it.
+// Thread rule: as the interfaces say.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "worker/transport.h"
+
+namespace ablate {
+
+class GrpcClient : public SyncTransport, public ArtifactTransport {
+ public:
+  // `address`: host:port or unix:PATH. Nothing is connected yet.
+  explicit GrpcClient(std::string address);
+  ~GrpcClient() override;
+
+  absl::StatusOr<v1::SyncResponse> Sync(const v1::SyncRequest& request, int64_t timeout_ms) override;
+  void CancelSync(int64_t sequence) override;
+
+  absl::StatusOr<Stat> StatArtifact(const std::string& sha256) override;
+  absl::Status Download(const std::string& sha256, int64_t offset, const std::function<absl::Status(std::string_view)>& sink,
+                        const StopSignal& stop, StopSignal::Mode cancel_at) override;
+  absl::Status Upload(const std::string& sha256, int64_t bytes, int64_t offset,
+                      const std::function<absl::StatusOr<std::string>()>& source, const StopSignal& stop,
+                      StopSignal::Mode cancel_at) override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ablate

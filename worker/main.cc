@@ -1,0 +1,213 @@
+// ablate-worker: the daemon on a node that does jobs for a coordinator. Wiring only: flags, signals, what is composed of what.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/files.h"
+#include "base/ids.h"
+#include "base/log.h"
+#include "base/strings.h"
+#include "base/version.h"
+#include "worker/artifact_cache.h"
+#include "worker/daemon.h"
+#include "worker/grpc_client.h"
+#include "worker/machine.h"
+#include "worker/noop_executor.h"
+#include "worker/trainer_executor.h"
+#include "worker/work_dir.h"
+
+ABSL_FLAG(std::string, server, "", "the coordinator: host:port or unix:PATH");
+ABSL_FLAG(std::string, device, "cpu", "where to compute: cpu or cuda");
+ABSL_FLAG(int, slots, 1, "jobs at a time");
+ABSL_FLAG(int, threads_per_slot, 0, "threads of one job; 0: the cores of this machine, divided by the slots");
+ABSL_FLAG(std::string, work_dir, "", "folder for data, checkpoints and unfinished business; default: ablate-worker in the user's cache folder");
+ABSL_FLAG(std::string, data_root, "", "folder with large data files, used in place");
+ABSL_FLAG(std::vector<std::string>, labels, {}, "labels of this worker, separated by commas; a sweep may require some");
+ABSL_FLAG(std::string, name, "", "what this worker is called in lists; default: the host's name");
+ABSL_FLAG(std::string, executor, "trainer", "who does the work: trainer, or noop (the built-in test executor)");
+ABSL_FLAG(std::string, trainer, "", "path of ablate-trainer; default: beside this program");
+ABSL_FLAG(double, checkpoint_seconds, 30, "between checkpoints on this machine; 0: none");
+ABSL_FLAG(double, upload_seconds, 120, "between checkpoints that are sent to the coordinator, so that another worker can go on");
+ABSL_FLAG(double, hang_seconds, 3600, "a trainer without a step, a checkpoint or a line of log for so long is killed; 0: never");
+ABSL_FLAG(double, grace_seconds, 20, "from SIGTERM to the end, at most");
+ABSL_FLAG(int64_t, cache_bytes, int64_t{20} << 30, "disk for data and checkpoints that no job needs at the moment");
+
+namespace ablate {
+namespace {
+
+constexpr int kExitUsage = 2;
+
+constexpr char kHelp[] = R"(ablate-worker: does jobs for a coordinator, until it is told to stop.
+
+  ablate-worker --server HOST:PORT --device cpu --slots 2
+
+  --server ADDRESS          the coordinator: host:port or unix:PATH
+  --device cpu|cuda         where to compute (cpu)
+  --slots N                 jobs at a time (1)
+  --threads-per-slot N      threads of one job (the cores of this machine, divided by the slots); results do not depend on it
+  --work-dir DIR            data, checkpoints and unfinished business ($XDG_CACHE_HOME/ablate-worker or ~/.cache/ablate-worker);
+                            one worker a folder
+  --data-root DIR           large data files, used in place where their path, size and SHA-256 are those of the sweep
+  --labels A,B              a sweep may require some
+  --name NAME               what this worker is called in lists (the host's name)
+  --cache-bytes N           disk for files that no job needs at the moment (20 GiB)
+  --checkpoint-seconds S    between checkpoints on this machine (30; 0: none)
+  --upload-seconds S        between checkpoints sent to the coordinator, so that another worker can go on (120)
+  --hang-seconds S          a trainer without a step, a checkpoint or a line of log for so long is killed (3600; 0: never)
+  --grace-seconds S         from SIGTERM to the end, at most (20)
+  --executor trainer|noop   who does the work (trainer); noop is the built-in test executor
+  --trainer PATH            ablate-trainer (beside this program)
+  --version, --help
+
+SIGTERM or SIGINT: saves what runs, hands it back, ends with code 0. A second one ends at once; the trainers end with the worker.
+Exit codes: 0 drained, 1 cannot work (the message says why), 2 usage.
+)";
+
+int Fail(int code, const std::string& message) {
+  std::fprintf(stderr, "ablate-worker: %s\n", message.c_str());
+  return code;
+}
+
+int CheckFlags() {
+  if (absl::GetFlag(FLAGS_server).empty()) return Fail(kExitUsage, "--server is missing: host:port or unix:PATH of an ablate-server");
+  const std::string device = absl::GetFlag(FLAGS_device), executor = absl::GetFlag(FLAGS_executor);
+  if (device == "cuda") return Fail(kExitUsage, "--device cuda: this build has no CUDA trainer; use --device cpu");
+  if (device != "cpu") return Fail(kExitUsage, absl::StrCat("--device \"", device, "\": expected cpu or cuda"));
+  if (executor != "trainer" && executor != "noop") return Fail(kExitUsage, absl::StrCat("--executor \"", executor, "\": expected trainer or noop"));
+  if (absl::GetFlag(FLAGS_slots) < 1 || absl::GetFlag(FLAGS_slots) > 1024) return Fail(kExitUsage, "--slots: expected a number from 1 to 1024");
+  if (absl::GetFlag(FLAGS_threads_per_slot) < 0) return Fail(kExitUsage, "--threads-per-slot: expected a number from 0 on");
+  if (absl::GetFlag(FLAGS_grace_seconds) < 0) return Fail(kExitUsage, "--grace-seconds: expected a number from 0 on");
+  if (absl::GetFlag(FLAGS_cache_bytes) < 0) return Fail(kExitUsage, "--cache-bytes: expected a number from 0 on");
+  return 0;
+}
+
+// Receives what main blocked in every thread: the first one drains, the second one ends the program on the spot.
+void HandleSignals(const sigset_t signals, Daemon* daemon) {
+  int signal = 0;
+  sigwait(&signals, &signal);
+  LOG(INFO) << "signal " << signal << ": saving and handing back what runs (" << absl::GetFlag(FLAGS_grace_seconds)
+            << " s at most; a second signal ends at once)";
+  daemon->Drain();
+  sigwait(&signals, &signal);
+  ::_exit(128 + signal);
+}
+
+int Main() {
+  // Before anything starts a thread: gRPC's own threads must not receive these.
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGTERM);
+  ::sigaddset(&signals, SIGINT);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+
+  const std::string address = absl::GetFlag(FLAGS_server);
+  const bool noop = absl::GetFlag(FLAGS_executor) == "noop";
+  const int slots = absl::GetFlag(FLAGS_slots);
+  const int threads = absl::GetFlag(FLAGS_threads_per_slot) > 0 ? absl::GetFlag(FLAGS_threads_per_slot) : std::max(1, UsableCores() / slots);
+
+  std::string path = absl::GetFlag(FLAGS_work_dir);
+  if (path.empty()) path = DefaultWorkDir();
+  if (path.empty()) return Fail(kExitUsage, "neither HOME nor XDG_CACHE_HOME is set; name a folder with --work-dir");
+  const auto work_dir = WorkDir::Open(path, &IdGenerator::Random());
+  if (!work_dir.ok()) return Fail(1, std::string(work_dir.status().message()));
+
+  DaemonOptions options;
+  v1::WorkerInfo& info = options.link.worker;
+  info.set_worker_id((*work_dir)->worker_id());
+  info.set_incarnation(IdGenerator::Random().NewId("incarnation"));
+  info.set_hostname(absl::GetFlag(FLAGS_name).empty() ? HostName() : absl::GetFlag(FLAGS_name));
+  info.set_device_class(absl::GetFlag(FLAGS_device));
+  info.set_slots(slots);
+  info.set_memory_bytes(MemoryLimitBytes());
+  info.set_build(BuildVersion());
+  info.set_executor(noop ? v1::EXECUTOR_NOOP : v1::EXECUTOR_TRAINER);
+  for (const std::string& label : absl::GetFlag(FLAGS_labels)) info.add_labels(label);
+  options.link.jitter_seed = std::hash<std::string>()(info.incarnation());
+
+  TrainerExecutorOptions trainer;
+  trainer.command.argv = {absl::GetFlag(FLAGS_trainer).empty() ? JoinPath(ProgramDir(), "ablate-trainer") : absl::GetFlag(FLAGS_trainer),
+                          "--device", absl::GetFlag(FLAGS_device), "--threads", absl::StrCat(threads)};
+  if (noop) {
+    info.set_device_kind("noop");
+  } else {
+    const auto ready = ProbeTrainer(trainer.command);
+    if (!ready.ok()) return Fail(1, std::string(ready.status().message()));
+    info.set_device_kind(ready->device_kind());
+  }
+
+  GrpcClient client(address);
+  ArtifactCacheOptions cache_options;
+  cache_options.dir = (*work_dir)->artifacts();
+  cache_options.max_bytes = absl::GetFlag(FLAGS_cache_bytes);
+  cache_options.data_root = absl::GetFlag(FLAGS_data_root);
+  cache_options.transport = &client;
+  const auto cache = ArtifactCache::Open(cache_options);
+  if (!cache.ok()) return Fail(1, std::string(cache.status().message()));
+  StageLocks locks;
+  const int64_t grace_ms = static_cast<int64_t>(absl::GetFlag(FLAGS_grace_seconds) * 1000);
+  trainer.cache = cache->get();
+  trainer.locks = &locks;
+  trainer.checkpoints_dir = (*work_dir)->checkpoints();
+  trainer.checkpoint_seconds = absl::GetFlag(FLAGS_checkpoint_seconds);
+  trainer.upload_seconds = absl::GetFlag(FLAGS_upload_seconds);
+  trainer.hang_seconds = absl::GetFlag(FLAGS_hang_seconds);
+  trainer.stop_ms = std::max<int64_t>(grace_ms / 2, 1);
+  trainer.memory_limit_bytes = info.memory_bytes();
+  RemoveOldCheckpoints(trainer.checkpoints_dir);
+
+  options.executor = [noop, trainer](int) -> std::unique_ptr<Executor> {
+    if (noop) return std::make_unique<NoopExecutor>();
+    return std::make_unique<TrainerExecutor>(trainer);
+  };
+  options.transport = &client;
+  options.address = address;
+  options.results_dir = (*work_dir)->results();
+  options.held_stage_keys = [&cache] { return (*cache)->HeldStageKeys(); };
+  options.grace_ms = grace_ms;
+
+  LOG(INFO) << "ablate-worker " << BuildVersion() << ": " << info.worker_id() << " on " << info.hostname() << ", " << info.device_kind() << ", "
+            << slots << (slots == 1 ? " slot" : " slots") << (noop ? "" : absl::StrCat(" of ", threads, threads == 1 ? " thread" : " threads"))
+            << (info.labels().empty() ? "" : absl::StrCat(", labels ", absl::StrJoin(info.labels(), ","))) << ", work in " << path;
+  Daemon daemon(std::move(options));
+  // Never joined: it waits for a second signal until the process ends.
+  std::thread(HandleSignals, signals, &daemon).detach();
+  const absl::Status status = daemon.Run();
+  if (!status.ok()) return Fail(1, std::string(status.message()));
+  LOG(INFO) << "drained";
+  return 0;
+}
+
+}  // namespace
+}  // namespace ablate
+
+int main(int argc, char** argv) {
+  // Options are written with dashes, and Abseil knows its flags by underscores.
+  std::vector<std::string> words(argv, argv + argc);
+  for (std::string& word : words) {
+    if (word == "--help" || word == "-h") return std::fputs(ablate::kHelp, stdout) < 0;
+    if (word == "--version") return std::printf("ablate-worker %s\n", ablate::BuildVersion()) < 0;
+    if (word.rfind("--", 0) != 0) continue;
+    std::replace(word.begin() + 2, word.begin() + static_cast<std::ptrdiff_t>(std::min(word.find('='), word.size())), '-', '_');
+  }
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const std::vector<char*> rest = absl::ParseCommandLine(argc, arguments.data());
+  if (rest.size() > 1) return ablate::Fail(ablate::kExitUsage, absl::StrCat("unexpected argument \"", rest[1], "\"; see --help"));
+  if (const int code = ablate::CheckFlags(); code != 0) return code;
+  ablate::InitLogging(argv[0]);
+  return ablate::Main();
+}

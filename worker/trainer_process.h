@@ -1,0 +1,70 @@
+// The trainer child of one slot: started, spoken to over its pipe, listened to together with its stderr and a stop signal, and reaped.
+// Must not know jobs. Thread rule: one thread, which must outlive the object (base/subprocess.h says why).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/subprocess.h"
+#include "proto/trainer.pb.h"
+#include "worker/executor.h"
+#include "worker/pipe.h"
+
+namespace ablate {
+
+struct TrainerCommand {
+  std::vector<std::string> argv;  // program, --device cpu --threads K
+  std::map<std::string, std::string> environment;
+};
+
+class TrainerProcess {
+ public:
+  enum class Wake {
+    kEvent,    // `event` is set
+    kLog,      // the child wrote to its stderr: it lives
+    kStop,     // the stop signal was raised (further)
+    kTimeout,  // nothing of all this
+    kEnded,    // the child ended, cleanly or not: see exit()
+    kBroken,   // what came over the pipe is no message (fault() says what); the child has been killed
+  };
+
+  // NotFound: no such program. ResourceExhausted: no process or descriptor left.
+  static absl::StatusOr<std::unique_ptr<TrainerProcess>> Start(const TrainerCommand& command);
+  // Closes the child's stdin, waits a moment for it to end, kills it if it does not.
+  ~TrainerProcess();
+
+  // Unavailable, DeadlineExceeded: the child does not take it; Wait will say why.
+  absl::Status Send(const v1::TrainerRequest& request);
+  // Waits for whichever comes first. `stop` may be null.
+  Wake Wait(v1::TrainerEvent* event, const StopSignal* stop, int64_t timeout_ms);
+  // SIGKILL, reaped on return.
+  void Kill();
+
+  const ExitStatus& exit() const { return exit_; }
+  const std::string& fault() const { return fault_; }
+  // The last 16 KiB of its stderr.
+  const std::string& stderr_tail() const { return tail_; }
+  pid_t pid() const { return child_.pid(); }
+
+ private:
+  explicit TrainerProcess(Subprocess child) : child_(std::move(child)) {}
+  // Reads what is there. False: the end of the file.
+  bool ReadEvents();
+  bool ReadLog(bool* grew);
+  Wake Ended();
+
+  Subprocess child_;
+  MessageBuffer buffer_;
+  std::string tail_;
+  std::string fault_;
+  ExitStatus exit_;
+  bool ended_ = false;
+  bool log_open_ = true;
+};
+
+}  // namespace ablate
