@@ -27,9 +27,9 @@ static_assert(std::endian::native == std::endian::little, "tensors are written a
 
 constexpr char kMagic[] = "ABLATECK";  // 8 bytes
 constexpr uint32_t kVersion = 1;
-constexpr size_t kPreludeBytes = 16;   // magic, version, header length
+constexpr size_t kPreludeBytes = 16;  // magic, version, header length
 constexpr size_t kAlignment = 64;
-constexpr size_t kDigestBytes = 64;    // hex digits at the end
+constexpr size_t kDigestBytes = 64;  // hex digits at the end
 
 size_t AlignUp(size_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -196,7 +196,7 @@ absl::StatusOr<std::unique_ptr<CheckpointFile>> CheckpointFile::Open(const std::
   }
   auto file = std::unique_ptr<CheckpointFile>(new CheckpointFile);
   file->path_ = path;
-  struct stat info{};
+  struct stat info {};
   int error = ::fstat(fd, &info) != 0 ? errno : S_ISREG(info.st_mode) ? 0 : EISDIR;
   if (error == 0 && info.st_size > 0) {
     file->bytes_ = static_cast<size_t>(info.st_size);
@@ -207,7 +207,8 @@ absl::StatusOr<std::unique_ptr<CheckpointFile>> CheckpointFile::Open(const std::
     }
   }
   ::close(fd);
-  if (error != 0) return absl::UnavailableError(absl::StrCat("cannot read checkpoint ", path, ": ", std::strerror(error)));
+  if (error != 0)
+    return absl::UnavailableError(absl::StrCat("cannot read checkpoint ", path, ": ", std::strerror(error)));
   ABLATE_RETURN_IF_ERROR(WithContext(file->Parse(), absl::StrCat("checkpoint ", path)));
   return file;
 }
@@ -216,12 +217,15 @@ CheckpointFile::~CheckpointFile() {
   if (mapping_ != nullptr) ::munmap(mapping_, bytes_);
 }
 
-// The digest is checked before anything inside is believed; what fails after it was written wrongly, by us or by a stranger.
+// The digest is checked before anything inside is believed; what fails after it was written wrongly, by us or by a
+// stranger.
 absl::Status CheckpointFile::Parse() {
   const char* data = static_cast<const char*>(mapping_);
-  if (bytes_ < kPreludeBytes + kDigestBytes) return absl::DataLossError(absl::StrCat("is cut short: ", bytes_, " bytes"));
+  if (bytes_ < kPreludeBytes + kDigestBytes)
+    return absl::DataLossError(absl::StrCat("is cut short: ", bytes_, " bytes"));
   if (std::memcmp(data, kMagic, 8) != 0) {
-    return absl::InvalidArgumentError("does not start like an Ablate checkpoint: another kind of file, or damaged at its start");
+    return absl::InvalidArgumentError(
+        "does not start like an Ablate checkpoint: another kind of file, or damaged at its start");
   }
   uint32_t numbers[2];
   std::memcpy(numbers, data + 8, sizeof(numbers));
@@ -233,7 +237,8 @@ absl::Status CheckpointFile::Parse() {
     return absl::DataLossError("is damaged or cut short: its content does not have the SHA-256 at its end");
   }
   if (numbers[0] != kVersion) {
-    return absl::InvalidArgumentError(absl::StrCat("has format version ", numbers[0], "; this build reads version ", kVersion));
+    return absl::InvalidArgumentError(
+        absl::StrCat("has format version ", numbers[0], "; this build reads version ", kVersion));
   }
   digest_ = {whole.HexDigest(), static_cast<int64_t>(bytes_)};
   const size_t header_end = kPreludeBytes + numbers[1], data_begin = AlignUp(header_end);
@@ -242,9 +247,11 @@ absl::Status CheckpointFile::Parse() {
   try {
     const Json json = Json::parse(data + kPreludeBytes, data + header_end);
     header_ = HeaderFromJson(json);
-    if (json.at("data_bytes").get<size_t>() != data_end - data_begin) return absl::DataLossError("states another size of its data");
+    if (json.at("data_bytes").get<size_t>() != data_end - data_begin)
+      return absl::DataLossError("states another size of its data");
     for (const Json& entry : json.at("tensors")) {
-      Tensor tensor{.name = entry.at("name").get<std::string>(), .shape = entry.at("shape").get<std::vector<int64_t>>()};
+      Tensor tensor{.name = entry.at("name").get<std::string>(),
+                    .shape = entry.at("shape").get<std::vector<int64_t>>()};
       tensor.count = Count(tensor.shape);
       const auto offset = entry.at("offset").get<size_t>(), available = data_end - data_begin;
       if (tensor.count < 0 || offset % kAlignment != 0 || offset > available ||

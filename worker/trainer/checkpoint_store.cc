@@ -46,7 +46,8 @@ absl::StatusOr<std::vector<CheckpointStore::Entry>> CheckpointStore::Entries() c
     const bool weights = absl::EndsWith(name, kWeights), optimizer = absl::EndsWith(name, kOptimizer);
     const size_t dot = name.rfind('.');
     int64_t step = 0;
-    if ((!weights && !optimizer) || !absl::SimpleAtoi(name.substr(prefix_.size(), dot - prefix_.size()), &step)) continue;
+    if ((!weights && !optimizer) || !absl::SimpleAtoi(name.substr(prefix_.size(), dot - prefix_.size()), &step))
+      continue;
     Entry& entry = entries.try_emplace(step, Entry{step, false, false}).first->second;
     entry.weights |= weights;
     entry.optimizer |= optimizer;

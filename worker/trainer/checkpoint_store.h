@@ -1,5 +1,5 @@
-// The checkpoints of one stage in a folder: names, which are there, keeping the newest two. Must not know what is inside.
-// Thread rule: one owner a (folder, stage) at a time.
+// The checkpoints of one stage in a folder: names, which are there, keeping the newest two. Must not know what is
+// inside. Thread rule: one owner a (folder, stage) at a time.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ class CheckpointStore {
   CheckpointPaths PathsOf(int64_t step) const;
   // Steps with both files, newest first.
   absl::StatusOr<std::vector<CheckpointPaths>> Complete() const;
-  // Removes all checkpoints of this stage but `current` (complete or not) and the newest complete one before it. A folder that cannot
-  // be read or a file that cannot be removed: Unavailable or PermissionDenied.
+  // Removes all checkpoints of this stage but `current` (complete or not) and the newest complete one before it. A
+  // folder that cannot be read or a file that cannot be removed: Unavailable or PermissionDenied.
   absl::Status KeepNewestTwo(int64_t current) const;
 
  private:

@@ -7,7 +7,8 @@
 
 namespace ablate {
 
-absl::StatusOr<TrainSampler> TrainSampler::Make(const TokenData* data, const TokenRange& train, int train_length, uint64_t seed) {
+absl::StatusOr<TrainSampler> TrainSampler::Make(const TokenData* data, const TokenRange& train, int train_length,
+                                                uint64_t seed) {
   TrainSampler sampler(data, train_length, seed);
   for (int64_t begin = train.begin; begin < train.end;) {
     const int64_t end = data->format() == DataFormat::kText
@@ -21,8 +22,9 @@ absl::StatusOr<TrainSampler> TrainSampler::Make(const TokenData* data, const Tok
     begin = end;
   }
   if (sampler.total_ == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("no file has the ", train_length + 1,
-                                                   " tokens (train.length + 1) of one training window in the training split"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("no file has the ", train_length + 1,
+                     " tokens (train.length + 1) of one training window in the training split"));
   }
   return sampler;
 }

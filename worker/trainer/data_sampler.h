@@ -1,6 +1,6 @@
-// Which window of the training split is sample i of a seed. Must not know batches, steps or models: the answer depends on
-// (data, T, seed, i) alone, so another batch, accumulation or a resume shifts nothing.
-// Thread rule: const after Make; any thread.
+// Which window of the training split is sample i of a seed. Must not know batches, steps or models: the answer depends
+// on (data, T, seed, i) alone, so another batch, accumulation or a resume shifts nothing. Thread rule: const after
+// Make; any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,15 @@
 
 namespace ablate {
 
-// A window is T inputs and the T targets one token later. The starts that count are numbered in file order: text: every position of the
-// training split whose T + 1 tokens lie within one file; shards: within the split (windows cross documents, as llm.c's and the papers' do;
-// the end-of-text token marks the border). Sample i takes start number Philox(seed, "data_order", i) mod-free scaled to their count:
-// uniform, with replacement.
+// A window is T inputs and the T targets one token later. The starts that count are numbered in file order: text: every
+// position of the training split whose T + 1 tokens lie within one file; shards: within the split (windows cross
+// documents, as llm.c's and the papers' do; the end-of-text token marks the border). Sample i takes start number
+// Philox(seed, "data_order", i) scaled to their count: uniform, with replacement.
 class TrainSampler {
  public:
   // `data` must outlive the sampler. InvalidArgument: no file has T + 1 tokens in the split.
-  static absl::StatusOr<TrainSampler> Make(const TokenData* data, const TokenRange& train, int train_length, uint64_t seed);
+  static absl::StatusOr<TrainSampler> Make(const TokenData* data, const TokenRange& train, int train_length,
+                                           uint64_t seed);
 
   int64_t starts() const { return total_; }
   // Where sample `index` begins.
@@ -31,7 +32,7 @@ class TrainSampler {
 
  private:
   struct Segment {
-    int64_t begin = 0;  // position of its first start
+    int64_t begin = 0;   // position of its first start
     int64_t before = 0;  // starts in earlier segments
   };
 

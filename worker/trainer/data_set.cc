@@ -14,7 +14,8 @@ absl::StatusOr<std::unique_ptr<DataSet>> DataSet::Open(const v1::DataRef& ref, c
     return absl::InvalidArgumentError(absl::StrCat(name, " has no format: expected text or token shards"));
   }
   if (ref.files_size() != 0 && static_cast<size_t>(ref.files_size()) != paths.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(name, " has ", ref.files_size(), " files, but ", paths.size(), " paths came"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " has ", ref.files_size(), " files, but ", paths.size(), " paths came"));
   }
   auto set = std::unique_ptr<DataSet>(new DataSet);
   const DataFormat format = ref.format() == v1::DataRef::TEXT ? DataFormat::kText : DataFormat::kTokenShards;

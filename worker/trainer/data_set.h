@@ -20,8 +20,8 @@ class DataRef;
 
 class DataSet {
  public:
-  // `paths` are local files, one for each of ref.files. InvalidArgument: no format, another number of paths, and what TokenData refuses.
-  // DataLoss: a file has not the size that the reference states.
+  // `paths` are local files, one for each of ref.files. InvalidArgument: no format, another number of paths, and what
+  // TokenData refuses. DataLoss: a file has not the size that the reference states.
   static absl::StatusOr<std::unique_ptr<DataSet>> Open(const v1::DataRef& ref, const std::vector<std::string>& paths);
 
   const TokenData& tokens() const { return *tokens_; }

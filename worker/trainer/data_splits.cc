@@ -33,9 +33,12 @@ int64_t Spread(int64_t i, int64_t total, int64_t count) {
 
 std::string_view Name(Split split) {
   switch (split) {
-    case Split::kTrain: return "train";
-    case Split::kSelection: return "selection";
-    case Split::kConfirmation: return "confirmation";
+    case Split::kTrain:
+      return "train";
+    case Split::kSelection:
+      return "selection";
+    case Split::kConfirmation:
+      return "confirmation";
   }
   return "";
 }
@@ -57,9 +60,11 @@ absl::StatusOr<DataSplits> MakeSplits(const TokenData& data, int train_length) {
   const int64_t total = data.size(), minimum = kDocumentMultiple * T, gap = kGapMultiple * T;
   const int64_t needed = 3 * minimum + 2 * gap;
   if (total < needed) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "too little data: ", total, " tokens, but training at length ", T, " needs at least ", needed, " (128 times the length: ",
-        "three splits of 32 and two gaps of 16 lengths); add data, or lower train.length to ", total / 128, " or less"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("too little data: ", total, " tokens, but training at length ", T, " needs at least ", needed,
+                     " (128 times the length: ",
+                     "three splits of 32 and two gaps of 16 lengths); add data, or lower train.length to ", total / 128,
+                     " or less"));
   }
   const int64_t share = std::max(minimum, total / 20);
   const int64_t radius = std::min(total / 50, share * 2 / 5);
@@ -72,8 +77,8 @@ absl::StatusOr<DataSplits> MakeSplits(const TokenData& data, int train_length) {
   splits.confirmation.end = total;
   splits.confirmation.begin = place(total - share, 2 * (minimum + gap), total - minimum);
   splits.selection.end = splits.confirmation.begin - gap;
-  splits.selection.begin = place(std::max(splits.selection.end - share, minimum + gap), minimum + gap,
-                                 splits.selection.end - minimum);
+  splits.selection.begin =
+      place(std::max(splits.selection.end - share, minimum + gap), minimum + gap, splits.selection.end - minimum);
   splits.train.begin = 0;
   splits.train.end = splits.selection.begin - gap;
   return splits;
@@ -109,17 +114,18 @@ absl::StatusOr<TargetSpans> MakeTargetSpans(const TokenData& data, const TokenRa
   }
   int64_t longest = 0;
   for (const TokenRange& document : documents) longest = std::max(longest, document.size());
-  return absl::InvalidArgumentError(absl::StrCat("no document is long enough to measure loss_targets: a span takes ", T + 1,
-                                                 " tokens (train.length + 1) of one document, and the longest has ", longest));
+  return absl::InvalidArgumentError(
+      absl::StrCat("no document is long enough to measure loss_targets: a span takes ", T + 1,
+                   " tokens (train.length + 1) of one document, and the longest has ", longest));
 }
 
 absl::StatusOr<std::vector<Window>> TargetWindows(const TargetSpans& spans, int length, int64_t count) {
   const int64_t T = spans.train_length, longest = spans.max_multiple * T;
   if (length < 1 || length > longest) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "cannot evaluate at a length of ", length, " tokens: the documents of this split give full context up to ", longest, " (",
-        spans.max_multiple, "x of train.length ", T, ")", spans.max_multiple < kMaxLengthMultiple
-        ? "; longer documents would allow up to 16x" : ""));
+        "cannot evaluate at a length of ", length, " tokens: the documents of this split give full context up to ",
+        longest, " (", spans.max_multiple, "x of train.length ", T, ")",
+        spans.max_multiple < kMaxLengthMultiple ? "; longer documents would allow up to 16x" : ""));
   }
   const auto total = static_cast<int64_t>(spans.starts.size());
   count = std::clamp<int64_t>(count, 1, total);
@@ -129,7 +135,8 @@ absl::StatusOr<std::vector<Window>> TargetWindows(const TargetSpans& spans, int 
     // Targets [done, done + part) of the span, at the end of a window whose last target is start + done + part - 1.
     for (int64_t done = 0; done < T;) {
       const int64_t part = std::min<int64_t>(T - done, length);
-      windows.push_back({.begin = start + done + part - 1 - length, .first_scored = static_cast<int>(length - part),
+      windows.push_back({.begin = start + done + part - 1 - length,
+                         .first_scored = static_cast<int>(length - part),
                          .end_scored = length});
       done += part;
     }
@@ -137,16 +144,18 @@ absl::StatusOr<std::vector<Window>> TargetWindows(const TargetSpans& spans, int 
   return windows;
 }
 
-absl::StatusOr<std::vector<Window>> LossWindows(const TokenRange& range, int train_length, int length, int64_t loss_tokens) {
+absl::StatusOr<std::vector<Window>> LossWindows(const TokenRange& range, int train_length, int length,
+                                                int64_t loss_tokens) {
   const int64_t block = kMaxLengthMultiple * train_length;
   if (length < 1 || length > block) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot evaluate at a length of ", length, " tokens: expected 1 to ", block,
-                                                   " (16x of train.length ", train_length, ")"));
+    return absl::InvalidArgumentError(absl::StrCat("cannot evaluate at a length of ", length, " tokens: expected 1 to ",
+                                                   block, " (16x of train.length ", train_length, ")"));
   }
   const int64_t blocks = (range.size() - 1) / block;
   if (blocks < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("the split has ", range.size(), " tokens, but evaluation needs at least ",
-                                                   block + 1, " (16 times train.length, and one)"));
+    return absl::InvalidArgumentError(absl::StrCat("the split has ", range.size(),
+                                                   " tokens, but evaluation needs at least ", block + 1,
+                                                   " (16 times train.length, and one)"));
   }
   const int64_t count = std::clamp<int64_t>(loss_tokens / block, 1, blocks);
   std::vector<Window> windows;

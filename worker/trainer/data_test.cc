@@ -26,7 +26,8 @@ std::string Text(size_t bytes, uint32_t state = 1) {
   return text;
 }
 
-std::string Shard(const std::vector<uint16_t>& tokens, int32_t magic = 20240520, int32_t version = 1, int64_t stated = -1) {
+std::string Shard(const std::vector<uint16_t>& tokens, int32_t magic = 20240520, int32_t version = 1,
+                  int64_t stated = -1) {
   std::string bytes(1024 + 2 * tokens.size(), '\0');
   const int32_t header[3] = {magic, version, static_cast<int32_t>(stated < 0 ? tokens.size() : stated)};
   std::memcpy(bytes.data(), header, sizeof(header));
@@ -38,7 +39,8 @@ std::string Shard(const std::vector<uint16_t>& tokens, int32_t magic = 20240520,
 std::vector<uint16_t> Tokens(const std::vector<int64_t>& lengths) {
   std::vector<uint16_t> tokens;
   for (const int64_t length : lengths) {
-    for (int64_t i = 0; i < length; ++i) tokens.push_back(i == 0 ? 50256 : static_cast<uint16_t>(tokens.size() % 50000));
+    for (int64_t i = 0; i < length; ++i)
+      tokens.push_back(i == 0 ? 50256 : static_cast<uint16_t>(tokens.size() % 50000));
   }
   return tokens;
 }
@@ -107,10 +109,14 @@ TEST_F(DataTest, BadFilesAreRefusedWithAReason) {
   const std::vector<uint16_t> tokens = Tokens({10});
   EXPECT_THAT(std::string(OpenStatus(DataFormat::kTokenShards, "short").message()), HasSubstr("header"));
   EXPECT_THAT(std::string(OpenStatus(DataFormat::kTokenShards, Text(2000)).message()), HasSubstr("expected 20240520"));
-  EXPECT_THAT(std::string(OpenStatus(DataFormat::kTokenShards, Shard(tokens, 20240520, 2)).message()), HasSubstr("version 2"));
-  EXPECT_THAT(std::string(OpenStatus(DataFormat::kTokenShards, Shard(tokens, 20240520, 1, 11)).message()), HasSubstr("cut short"));
-  EXPECT_THAT(std::string(OpenStatus(DataFormat::kTokenShards, Shard(tokens, 20240520, 1, 9)).message()), HasSubstr("too long"));
-  EXPECT_THAT(std::string(OpenStatus(DataFormat::kTokenShards, Shard({}, 20240520, 1, 0)).message()), HasSubstr("0 tokens"));
+  EXPECT_THAT(std::string(OpenStatus(DataFormat::kTokenShards, Shard(tokens, 20240520, 2)).message()),
+              HasSubstr("version 2"));
+  EXPECT_THAT(std::string(OpenStatus(DataFormat::kTokenShards, Shard(tokens, 20240520, 1, 11)).message()),
+              HasSubstr("cut short"));
+  EXPECT_THAT(std::string(OpenStatus(DataFormat::kTokenShards, Shard(tokens, 20240520, 1, 9)).message()),
+              HasSubstr("too long"));
+  EXPECT_THAT(std::string(OpenStatus(DataFormat::kTokenShards, Shard({}, 20240520, 1, 0)).message()),
+              HasSubstr("0 tokens"));
 
   auto data = OpenShards({{1, 2, 50257, 3}});
   int32_t out[4];

@@ -33,8 +33,8 @@ absl::Status OpenError(const std::string& path, int error) {
 // The number of tokens that the header of a shard of `bytes` bytes states.
 absl::StatusOr<int64_t> CheckShardHeader(const std::string& path, const unsigned char* data, size_t bytes) {
   if (bytes < kShardHeaderBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is no llm.c token shard: ", bytes,
-                                                   " bytes, less than its header of ", kShardHeaderBytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is no llm.c token shard: ", bytes, " bytes, less than its header of ", kShardHeaderBytes));
   }
   int32_t header[3];
   std::memcpy(header, data, sizeof(header));
@@ -52,7 +52,8 @@ absl::StatusOr<int64_t> CheckShardHeader(const std::string& path, const unsigned
   const uint64_t expected = kShardHeaderBytes + 2 * static_cast<uint64_t>(tokens);
   if (bytes != expected) {
     return absl::InvalidArgumentError(absl::StrCat(path, " states ", tokens, " tokens, which take ", expected,
-                                                   " bytes, but has ", bytes, bytes < expected ? ": cut short" : ": too long"));
+                                                   " bytes, but has ", bytes,
+                                                   bytes < expected ? ": cut short" : ": too long"));
   }
   return tokens;
 }
@@ -76,7 +77,7 @@ absl::StatusOr<std::unique_ptr<TokenData>> TokenData::Open(DataFormat format, co
 absl::Status TokenData::Add(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return OpenError(path, errno);
-  struct stat info{};
+  struct stat info {};
   int error = ::fstat(fd, &info) != 0 ? errno : S_ISREG(info.st_mode) ? 0 : EISDIR;
   if (error != 0 || info.st_size == 0) {
     ::close(fd);

@@ -26,9 +26,10 @@ inline constexpr int kGpt2EndOfText = 50256;
 
 class TokenData {
  public:
-  // Shard: int32 header[256] = {20240520, 1, number of tokens, 0...}, then uint16 tokens, little-endian; the file must be
-  // exactly that long. InvalidArgument: no file, an empty file, a header that is not one (says what was found and expected),
-  // a length that does not fit it. NotFound, PermissionDenied, Unavailable: the file cannot be opened or mapped.
+  // Shard: int32 header[256] = {20240520, 1, number of tokens, 0...}, then uint16 tokens, little-endian; the file must
+  // be exactly that long. InvalidArgument: no file, an empty file, a header that is not one (says what was found and
+  // expected), a length that does not fit it. NotFound, PermissionDenied, Unavailable: the file cannot be opened or
+  // mapped.
   static absl::StatusOr<std::unique_ptr<TokenData>> Open(DataFormat format, const std::vector<std::string>& paths);
   ~TokenData();
   TokenData(const TokenData&) = delete;
@@ -38,8 +39,9 @@ class TokenData {
   int vocabulary() const { return format_ == DataFormat::kText ? kTextVocabulary : kGpt2Vocabulary; }
   int64_t size() const { return size_; }
 
-  // Copies tokens [begin, begin + count), which must lie within [0, size()). InvalidArgument: a token that the vocabulary does not have,
-  // with the file and the index in it. (Checked where tokens are used: a look at every token of 20 GB would delay each start.)
+  // Copies tokens [begin, begin + count), which must lie within [0, size()). InvalidArgument: a token that the
+  // vocabulary does not have, with the file and the index in it. (Checked where tokens are used: a look at every token
+  // of 20 GB would delay each start.)
   absl::Status Read(int64_t begin, int64_t count, int32_t* out) const;
 
   // Where works start within [from, to): the first and the last such place. Position 0 is one. Nothing: none there.

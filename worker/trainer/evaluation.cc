@@ -23,10 +23,10 @@ struct Score {
 };
 
 // Windows of one length through the model, as many at once as batch_tokens allows, losses summed in window order.
-absl::StatusOr<Score> ScoreWindows(const std::vector<Window>& windows, int length, const TokenData& data, const EvalConfig& config,
-                                   Model* model, TaskControl* control) {
-  const size_t rows_at_once = static_cast<size_t>(std::clamp<int64_t>(config.batch_tokens / length, 1,
-                                                                      static_cast<int64_t>(windows.size())));
+absl::StatusOr<Score> ScoreWindows(const std::vector<Window>& windows, int length, const TokenData& data,
+                                   const EvalConfig& config, Model* model, TaskControl* control) {
+  const size_t rows_at_once =
+      static_cast<size_t>(std::clamp<int64_t>(config.batch_tokens / length, 1, static_cast<int64_t>(windows.size())));
   const auto L = static_cast<size_t>(length);
   std::vector<int32_t> tokens(rows_at_once * L), targets(rows_at_once * L);
   std::vector<float> losses(rows_at_once * L);
@@ -45,8 +45,9 @@ absl::StatusOr<Score> ScoreWindows(const std::vector<Window>& windows, int lengt
       std::fill(row_targets, row_targets + window.first_scored, -1);
       std::fill(row_targets + window.end_scored, row_targets + length, -1);
     }
-    ABLATE_ASSIGN_OR_RETURN(const BatchLoss loss, model->Evaluate(tokens.data(), targets.data(), static_cast<int>(rows), length,
-                                                                  config.options, losses.data()));
+    ABLATE_ASSIGN_OR_RETURN(const BatchLoss loss, model->Evaluate(tokens.data(), targets.data(), static_cast<int>(rows),
+                                                                  length, config.options, losses.data()));
+    LOG_EVERY_T(INFO, 60) << first + rows << " of " << windows.size() << " windows of " << length << " tokens done";
     for (size_t i = 0; i < rows * L; ++i) {
       if (targets[i] < 0) continue;
       score.loss_sum += losses[i];
@@ -62,7 +63,7 @@ absl::StatusOr<Score> ScoreWindows(const std::vector<Window>& windows, int lengt
 
 // What makes a file the very same one: where it lies, which inode, and when and how long it was written.
 absl::StatusOr<std::string> Identity(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return absl::NotFoundError(absl::StrCat("no weights at ", path));
   return absl::StrCat(path, "|", info.st_dev, "|", info.st_ino, "|", info.st_size, "|", info.st_mtim.tv_sec, ".",
                       info.st_mtim.tv_nsec);
@@ -83,8 +84,11 @@ absl::Status Evaluator::Load(const v1::RunEvaluation& request, const DataSet& da
                   task.state().weights().sha256());
   if (model_ != nullptr && identity == loaded_) return absl::OkStatus();
   Unload();
-  const StateExpectation expected{.model = ModelText(config.model), .data_sha256 = data.sha256(), .seed = task.seed(),
-                                  .step = task.has_state() ? task.state().step() : -1, .config = config.json,
+  const StateExpectation expected{.model = ModelText(config.model),
+                                  .data_sha256 = data.sha256(),
+                                  .seed = task.seed(),
+                                  .step = task.has_state() ? task.state().step() : -1,
+                                  .config = config.json,
                                   .weights_sha256 = task.state().weights().sha256()};
   ABLATE_ASSIGN_OR_RETURN(const OpenedState opened, OpenState(request.weights_path(), "", expected));
   ABLATE_ASSIGN_OR_RETURN(auto model, Model::Create(backend_, config.model));
@@ -92,17 +96,20 @@ absl::Status Evaluator::Load(const v1::RunEvaluation& request, const DataSet& da
   ABLATE_RETURN_IF_ERROR(LoadState(opened, static_cast<uint64_t>(task.seed()), model.get(), &changes));
   ++loads_;
   // A measured state must be the trained one; initial values have no place in it.
-  if (!changes.empty()) return absl::InvalidArgumentError(absl::StrCat("checkpoint ", request.weights_path(), ": ", changes.front()));
+  if (!changes.empty())
+    return absl::InvalidArgumentError(absl::StrCat("checkpoint ", request.weights_path(), ": ", changes.front()));
   model_ = std::move(model);
   loaded_ = std::move(identity);
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> Evaluator::Run(const v1::RunEvaluation& request, DataSet* data, TaskControl* control, v1::TaskResult* result) {
+absl::StatusOr<bool> Evaluator::Run(const v1::RunEvaluation& request, DataSet* data, TaskControl* control,
+                                    v1::TaskResult* result) {
   const v1::EvaluationTask& task = request.task();
   const auto split = ParseSplit(task.split());
   if (!split) {
-    return absl::InvalidArgumentError(absl::StrCat("split \"", task.split(), "\" is unknown; expected selection or confirmation"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("split \"", task.split(), "\" is unknown; expected selection or confirmation"));
   }
   if (request.weights_path().empty()) return absl::InvalidArgumentError("an evaluation needs weights, and none came");
   ABLATE_ASSIGN_OR_RETURN(const TrainConfig train, TrainConfigFrom(task.config(), data->tokens().vocabulary()));
@@ -111,8 +118,9 @@ absl::StatusOr<bool> Evaluator::Run(const v1::RunEvaluation& request, DataSet* d
   ABLATE_ASSIGN_OR_RETURN(const TargetSpans* spans, data->Spans(T, *split));
   // Above this the windows refuse too, but in 64 bits the message can say which length it was.
   if (task.length_tokens() < 1 || task.length_tokens() > kMaxLengthMultiple * T) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot evaluate at a length of ", task.length_tokens(), " tokens: expected 1 to ",
-                                                   kMaxLengthMultiple * T, " (16x of train.length ", T, ")"));
+    return absl::InvalidArgumentError(absl::StrCat("cannot evaluate at a length of ", task.length_tokens(),
+                                                   " tokens: expected 1 to ", kMaxLengthMultiple * T,
+                                                   " (16x of train.length ", T, ")"));
   }
   const int length = static_cast<int>(task.length_tokens());
   ABLATE_ASSIGN_OR_RETURN(const EvalConfig eval, EvalConfigFrom(task.config(), task.eval_config(), length));
@@ -123,7 +131,8 @@ absl::StatusOr<bool> Evaluator::Run(const v1::RunEvaluation& request, DataSet* d
   }
   ABLATE_RETURN_IF_ERROR(Load(request, *data));
 
-  ABLATE_ASSIGN_OR_RETURN(const Score targets, ScoreWindows(target_windows, length, data->tokens(), eval, model_.get(), control));
+  ABLATE_ASSIGN_OR_RETURN(const Score targets,
+                          ScoreWindows(target_windows, length, data->tokens(), eval, model_.get(), control));
   if (targets.stopped) return false;
   Score losses;
   if (!loss_windows.empty()) {

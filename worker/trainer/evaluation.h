@@ -24,13 +24,15 @@ class Evaluator {
   explicit Evaluator(Backend* backend) : backend_(backend) {}
 
   // Fills outcome and metrics of `result`; true when done, false when stopped on request.
-  //   loss: mean over all positions of consecutive windows (absent with eval.loss_tokens 0); loss_targets: mean over the target spans;
-  //   loss_tokens, target_tokens: how many targets each scored; zero_rows, uncontrasted_rows: attention rows of both passes.
+  //   loss: mean over all positions of consecutive windows (absent with eval.loss_tokens 0); loss_targets: mean over
+  //   the target spans; loss_tokens, target_tokens: how many targets each scored; zero_rows, uncontrasted_rows:
+  //   attention rows of both passes.
   // A loss that is not finite: outcome DIVERGED, with the metrics as they came out.
   // The model stays loaded; the next call with the very same file, model and configuration does not read it again.
-  // Errors: InvalidArgument: the configuration, split or length does not fit, or the file is of another state (says how); NotFound, DataLoss,
-  // Unavailable: the file; ResourceExhausted: memory; Internal: device fault.
-  absl::StatusOr<bool> Run(const v1::RunEvaluation& request, DataSet* data, TaskControl* control, v1::TaskResult* result);
+  // Errors: InvalidArgument: the configuration, split or length does not fit, or the file is of another state (says
+  // how); NotFound, DataLoss, Unavailable: the file; ResourceExhausted: memory; Internal: device fault.
+  absl::StatusOr<bool> Run(const v1::RunEvaluation& request, DataSet* data, TaskControl* control,
+                           v1::TaskResult* result);
 
   // Gives back the model's memory.
   void Unload();

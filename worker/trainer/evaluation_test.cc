@@ -132,7 +132,8 @@ TEST_F(EvaluationTest, LossesAreThoseOfTheModelOnTheStatedWindows) {
 TEST_F(EvaluationTest, NtkActsAboveTheTrainingLengthOnly) {
   const std::string at1 = std::to_string(Metric(Measure(At(16)), "loss"));
   EXPECT_EQ(std::to_string(Metric(Measure(With(At(16), "eval.ntk", "dynamic")), "loss")), at1);
-  const double off = Metric(Measure(At(128)), "loss"), on = Metric(Measure(With(At(128), "eval.ntk", "dynamic")), "loss");
+  const double off = Metric(Measure(At(128)), "loss"),
+               on = Metric(Measure(With(At(128), "eval.ntk", "dynamic")), "loss");
   EXPECT_NE(off, on);
   // base' = 10000 (128 / 16)^(8 / 6) is what a fixed multiplier of the base gives.
   EXPECT_NEAR(Metric(Measure(With(At(128), "eval.rope_theta_scale", std::pow(8.0, 8.0 / 6.0))), "loss"), on, 1e-5);
@@ -204,8 +205,10 @@ TEST_F(EvaluationTest, ALossThatIsNotFiniteIsDiverged) {
   std::vector<float> weights(256 * 16, std::numeric_limits<float>::quiet_NaN());
   ASSERT_TRUE((*model)->WriteState(StateKind::kWeights, (*model)->FindParameter("wte"), weights.data()).ok());
   const std::string path = JoinPath(dir_.path(), "bad");
-  ASSERT_TRUE(SaveState(model->get(), {.config = config->json, .data_sha256 = data_.ref.sha256(), .seed = 3, .step = 30},
-                        {30, path, ""}, false).ok());
+  ASSERT_TRUE(SaveState(model->get(),
+                        {.config = config->json, .data_sha256 = data_.ref.sha256(), .seed = 3, .step = 30},
+                        {30, path, ""}, false)
+                  .ok());
   const v1::TaskResult result = Measure(EvaluationRequest(data_, SmallConfig(), 16, path, 30));
   EXPECT_EQ(result.outcome(), v1::DIVERGED);
   EXPECT_EQ(result.diverged_at_step(), 30);
@@ -229,6 +232,44 @@ TEST_F(EvaluationTest, EveryVariantOfTheTableTrainsAndIsMeasured) {
     const v1::TaskResult result = Measure(EvaluationRequest(data_, config, 64, weights, 3));
     EXPECT_EQ(result.outcome(), v1::COMPLETED) << variant.name;
     EXPECT_LT(Metric(result, "loss_targets"), 6.0) << variant.name;
+  }
+}
+
+TEST_F(EvaluationTest, TokenShardsTrainAndAreMeasured) {
+  // Two shards, documents of 600 tokens out of 50; T = 16, so every length up to 16x has its context.
+  std::vector<std::string> paths;
+  v1::DataRef ref;
+  ref.set_name("shards");
+  ref.set_format(v1::DataRef::TOKEN_SHARDS);
+  ref.set_sha256(Sha256Hex("shards"));
+  for (int shard = 0; shard < 2; ++shard) {
+    const int32_t header[256] = {20240520, 1, 15000};
+    std::string bytes(reinterpret_cast<const char*>(header), sizeof(header));
+    for (int i = 0; i < 15000; ++i) {
+      const uint16_t token = i % 600 == 0 ? 50256 : static_cast<uint16_t>((i * i + 7 * i) % 50 + 50000 * (i % 2));
+      bytes.append(reinterpret_cast<const char*>(&token), sizeof(token));
+    }
+    paths.push_back(JoinPath(dir_.path(), absl::StrCat("shard", shard)));
+    ASSERT_TRUE(WriteFileAtomic(paths.back(), bytes).ok());
+  }
+  auto data = DataSet::Open(ref, paths);
+  ASSERT_TRUE(data.ok()) << data.status();
+  v1::RunStage stage = StageRequest(data_, SmallConfig(), 0, 12, JoinPath(dir_.path(), "shards"), "shards");
+  *stage.mutable_task()->mutable_data() = ref;
+  NoControl control;
+  FakeClock clock;
+  v1::TaskResult result;
+  const auto outcome = RunStage(stage, data->get(), backend_.get(), clock, &control, &result);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_LT(Metric(result, "final_train_loss"), std::log(50257));
+  for (const int64_t length : {16, 256}) {
+    v1::RunEvaluation request = EvaluationRequest(data_, SmallConfig(), length, control.last.paths.weights, 12);
+    *request.mutable_task()->mutable_data() = ref;
+    v1::TaskResult measured;
+    const auto done = evaluator_->Run(request, data->get(), &control, &measured);
+    ASSERT_TRUE(done.ok()) << done.status();
+    EXPECT_LT(Metric(measured, "loss_targets"), std::log(50257));
+    EXPECT_EQ(Metric(measured, "target_tokens"), 64);
   }
 }
 

@@ -7,7 +7,8 @@ namespace ablate {
 namespace {
 
 TEST(ScheduleTest, WarmsUpThenFollowsTheCosineToItsMinimum) {
-  const Schedule schedule{.kind = ScheduleKind::kCosine, .peak = 2.0, .min_ratio = 0.1, .warmup_steps = 10, .total_steps = 110};
+  const Schedule schedule{
+      .kind = ScheduleKind::kCosine, .peak = 2.0, .min_ratio = 0.1, .warmup_steps = 10, .total_steps = 110};
   EXPECT_DOUBLE_EQ(schedule.At(0), 0.2);
   EXPECT_DOUBLE_EQ(schedule.At(9), 2.0);
   EXPECT_DOUBLE_EQ(schedule.At(10), 2.0);
@@ -20,15 +21,18 @@ TEST(ScheduleTest, WarmsUpThenFollowsTheCosineToItsMinimum) {
 }
 
 TEST(ScheduleTest, ConstantStaysAndNoWarmUpStartsAtThePeak) {
-  const Schedule constant{.kind = ScheduleKind::kConstant, .peak = 3.0, .min_ratio = 0.1, .warmup_steps = 2, .total_steps = 4};
+  const Schedule constant{
+      .kind = ScheduleKind::kConstant, .peak = 3.0, .min_ratio = 0.1, .warmup_steps = 2, .total_steps = 4};
   EXPECT_DOUBLE_EQ(constant.At(0), 1.5);
   EXPECT_DOUBLE_EQ(constant.At(1), 3.0);
   EXPECT_DOUBLE_EQ(constant.At(1000), 3.0);
-  const Schedule cosine{.kind = ScheduleKind::kCosine, .peak = 3.0, .min_ratio = 0.0, .warmup_steps = 0, .total_steps = 4};
+  const Schedule cosine{
+      .kind = ScheduleKind::kCosine, .peak = 3.0, .min_ratio = 0.0, .warmup_steps = 0, .total_steps = 4};
   EXPECT_DOUBLE_EQ(cosine.At(0), 3.0);
   EXPECT_DOUBLE_EQ(cosine.At(4), 0.0);
   // Warm-up as long as the run: the cosine has no room, and nothing divides by zero.
-  const Schedule short_run{.kind = ScheduleKind::kCosine, .peak = 3.0, .min_ratio = 0.5, .warmup_steps = 4, .total_steps = 4};
+  const Schedule short_run{
+      .kind = ScheduleKind::kCosine, .peak = 3.0, .min_ratio = 0.5, .warmup_steps = 4, .total_steps = 4};
   EXPECT_DOUBLE_EQ(short_run.At(3), 3.0);
   EXPECT_DOUBLE_EQ(short_run.At(4), 1.5);
 }

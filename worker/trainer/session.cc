@@ -44,7 +44,8 @@ v1::FailureKind KindOf(const absl::Status& status) {
   }
 }
 
-// The largest resident size since the last reset. The kernel keeps it; where it cannot be reset, it is that of the process.
+// The largest resident size since the last reset. The kernel keeps it; where it cannot be reset, it is that of the
+// process.
 void ResetPeakMemory() {
   if (std::FILE* file = std::fopen("/proc/self/clear_refs", "w")) {
     std::fputs("5", file);
@@ -82,7 +83,8 @@ class Session : public TaskControl {
   void EndTask() ABLATE_EXCLUDES(mutex_);
   void DoTask(const v1::TrainerRequest& request);
   absl::Status DoStage(const v1::RunStage& request, v1::TaskResult* result, std::optional<int64_t>* stopped_at);
-  absl::Status DoEvaluation(const v1::RunEvaluation& request, v1::TaskResult* result, std::optional<int64_t>* stopped_at);
+  absl::Status DoEvaluation(const v1::RunEvaluation& request, v1::TaskResult* result,
+                            std::optional<int64_t>* stopped_at);
   absl::StatusOr<DataSet*> Data(const v1::DataRef& ref, const google::protobuf::RepeatedPtrField<std::string>& paths);
   void SendFailure(v1::FailureKind kind, const std::string& message);
   // Sends `event` after the points and the progress that wait.
@@ -102,9 +104,9 @@ class Session : public TaskControl {
   // A stop holds for the tasks that had come before it, so one that arrives late never stops a later task.
   int64_t stop_number_ ABLATE_GUARDED_BY(mutex_) = 0;
   bool stop_with_checkpoint_ ABLATE_GUARDED_BY(mutex_) = false;
-  bool closed_ ABLATE_GUARDED_BY(mutex_) = false;   // nobody is left to work for
-  bool broken_ ABLATE_GUARDED_BY(mutex_) = false;   // ... because the pipe carried nonsense
-  bool ended_ ABLATE_GUARDED_BY(mutex_) = false;    // the ticker may go
+  bool closed_ ABLATE_GUARDED_BY(mutex_) = false;  // nobody is left to work for
+  bool broken_ ABLATE_GUARDED_BY(mutex_) = false;  // ... because the pipe carried nonsense
+  bool ended_ ABLATE_GUARDED_BY(mutex_) = false;   // the ticker may go
   v1::TrainerProgress waiting_ ABLATE_GUARDED_BY(mutex_);
   int64_t progress_sent_us_ ABLATE_GUARDED_BY(mutex_) = 0;
 
@@ -239,7 +241,8 @@ void Session::SendFailure(v1::FailureKind kind, const std::string& message) {
   Send(event);
 }
 
-absl::StatusOr<DataSet*> Session::Data(const v1::DataRef& ref, const google::protobuf::RepeatedPtrField<std::string>& paths) {
+absl::StatusOr<DataSet*> Session::Data(const v1::DataRef& ref,
+                                       const google::protobuf::RepeatedPtrField<std::string>& paths) {
   const std::vector<std::string> list(paths.begin(), paths.end());
   if (data_ == nullptr || !data_->Is(ref, list)) {
     data_.reset();
@@ -252,14 +255,15 @@ absl::Status Session::DoStage(const v1::RunStage& request, v1::TaskResult* resul
   // Training needs the memory more than the next evaluation needs the time.
   evaluator_.Unload();
   stage_key_ = request.task().stage_key();
-  ABLATE_ASSIGN_OR_RETURN(DataSet* data, Data(request.task().data(), request.data_paths()));
+  ABLATE_ASSIGN_OR_RETURN(DataSet * data, Data(request.task().data(), request.data_paths()));
   ABLATE_ASSIGN_OR_RETURN(const StageOutcome outcome, RunStage(request, data, backend_, clock_, this, result));
   *stopped_at = outcome.stopped_at;
   return absl::OkStatus();
 }
 
-absl::Status Session::DoEvaluation(const v1::RunEvaluation& request, v1::TaskResult* result, std::optional<int64_t>* stopped_at) {
-  ABLATE_ASSIGN_OR_RETURN(DataSet* data, Data(request.task().data(), request.data_paths()));
+absl::Status Session::DoEvaluation(const v1::RunEvaluation& request, v1::TaskResult* result,
+                                   std::optional<int64_t>* stopped_at) {
+  ABLATE_ASSIGN_OR_RETURN(DataSet * data, Data(request.task().data(), request.data_paths()));
   ABLATE_ASSIGN_OR_RETURN(const bool done, evaluator_.Run(request, data, this, result));
   if (!done) *stopped_at = 0;
   return absl::OkStatus();
@@ -306,10 +310,11 @@ int Session::Serve() {
     try {
       DoTask(*request);
     } catch (const std::bad_alloc&) {
-      SendFailure(v1::OUT_OF_MEMORY, absl::StrCat("out of host memory; the most in use was ",
-                                                  HumanBytes(static_cast<uint64_t>(PeakMemoryBytes())),
-                                                  "; lower train.batch (or raise train.accumulation), eval.batch_tokens or the "
-                                                  "number of slots"));
+      SendFailure(
+          v1::OUT_OF_MEMORY,
+          absl::StrCat("out of host memory; the most in use was ", HumanBytes(static_cast<uint64_t>(PeakMemoryBytes())),
+                       "; lower train.batch (or raise train.accumulation), eval.batch_tokens or the "
+                       "number of slots"));
       code = kExitOutOfMemory;
     } catch (const std::exception& error) {
       SendFailure(v1::CODE_ERROR, absl::StrCat("unexpected exception: ", error.what()));

@@ -1,4 +1,5 @@
-// The real ablate-trainer behind its pipe: train, stop with a checkpoint, resume, evaluate; wrong inputs; faults of the pipe.
+// The real ablate-trainer behind its pipe: train, stop with a checkpoint, resume, evaluate; wrong inputs; faults of the
+// pipe.
 #include <signal.h>
 #include <unistd.h>
 
@@ -278,9 +279,12 @@ TEST_F(SessionTest, AModelTooLargeForMemoryFailsAsOutOfMemory) {
 }
 
 TEST_F(SessionTest, ArgumentsAreChecked) {
-  for (const auto& [args, message] : std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{"--device", "cuda"}, "no CUDA backend"}, {{"--device", "tpu"}, "expected cpu or cuda"},
-           {{"--threads", "0"}, "whole number"}, {{"--threads"}, "needs a value"}, {{"--thread", "1"}, "did you mean"}}) {
+  for (const auto& [args, message] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{{{"--device", "cuda"}, "no CUDA backend"},
+                                                                     {{"--device", "tpu"}, "expected cpu or cuda"},
+                                                                     {{"--threads", "0"}, "whole number"},
+                                                                     {{"--threads"}, "needs a value"},
+                                                                     {{"--thread", "1"}, "did you mean"}}) {
     TempDir dir;
     Trainer trainer(dir.path(), args);
     EXPECT_EQ(trainer.process().Wait().code, 2);

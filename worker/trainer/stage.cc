@@ -50,8 +50,15 @@ class Stage {
  public:
   Stage(const v1::RunStage& request, DataSet* data, Backend* backend, const Clock& clock, TaskControl* control,
         v1::TaskResult* result)
-      : request_(request), task_(request.task()), data_(data), backend_(backend), clock_(clock), control_(control),
-        result_(result), store_(request.checkpoint_dir(), task_.stage_key()), throughput_(clock) {}
+      : request_(request),
+        task_(request.task()),
+        data_(data),
+        backend_(backend),
+        clock_(clock),
+        control_(control),
+        result_(result),
+        store_(request.checkpoint_dir(), task_.stage_key()),
+        throughput_(clock) {}
 
   absl::StatusOr<StageOutcome> Run();
 
@@ -80,24 +87,28 @@ class Stage {
   std::unique_ptr<Model> model_;
   std::vector<int32_t> tokens_, targets_;
   Stop stop_ = Stop::kNo;
-  int64_t saved_step_ = -1;      // of the newest checkpoint of this attempt
+  int64_t saved_step_ = -1;  // of the newest checkpoint of this attempt
 };
 
 absl::Status Stage::CheckRequest() const {
   if (task_.from_step() < 0 || task_.to_step() < task_.from_step()) {
-    return absl::InvalidArgumentError(absl::StrCat("a stage from step ", task_.from_step(), " to step ", task_.to_step(), " is none"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a stage from step ", task_.from_step(), " to step ", task_.to_step(), " is none"));
   }
   const bool has_start = !request_.start_weights_path().empty();
   if (has_start && (request_.start_step() < task_.from_step() || request_.start_step() > task_.to_step())) {
-    return absl::InvalidArgumentError(absl::StrCat("a state at step ", request_.start_step(), " cannot start a stage from step ",
-                                                   task_.from_step(), " to ", task_.to_step()));
+    return absl::InvalidArgumentError(absl::StrCat("a state at step ", request_.start_step(),
+                                                   " cannot start a stage from step ", task_.from_step(), " to ",
+                                                   task_.to_step()));
   }
   if (has_start && request_.start_optimizer_path().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("the state at step ", request_.start_step(),
-                                                   " came without its optimiser state; training cannot go on from weights alone"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the state at step ", request_.start_step(),
+                     " came without its optimiser state; training cannot go on from weights alone"));
   }
   if (!has_start && task_.from_step() > 0) {
-    return absl::InvalidArgumentError(absl::StrCat("a stage from step ", task_.from_step(), " needs its parent's state, and none came"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a stage from step ", task_.from_step(), " needs its parent's state, and none came"));
   }
   if (request_.checkpoint_dir().empty()) return absl::InvalidArgumentError("no folder for checkpoints was named");
   return absl::OkStatus();
@@ -120,7 +131,8 @@ absl::Status Stage::Start() {
   };
   std::vector<Candidate> candidates;
   if (!request_.start_weights_path().empty()) {
-    candidates.push_back({{request_.start_step(), request_.start_weights_path(), request_.start_optimizer_path()}, true});
+    candidates.push_back(
+        {{request_.start_step(), request_.start_weights_path(), request_.start_optimizer_path()}, true});
   }
   ABLATE_ASSIGN_OR_RETURN(const std::vector<CheckpointPaths> stored, store_.Complete());
   for (const CheckpointPaths& paths : stored) {
@@ -133,7 +145,8 @@ absl::Status Stage::Start() {
   absl::Status last_error;
   for (const Candidate& candidate : candidates) {
     const int64_t step = candidate.paths.step;
-    StateExpectation expected{.model = ModelText(config_.model), .data_sha256 = data_->sha256(), .seed = task_.seed(), .step = step};
+    StateExpectation expected{
+        .model = ModelText(config_.model), .data_sha256 = data_->sha256(), .seed = task_.seed(), .step = step};
     // Inside the stage the state was trained with this configuration; at its start, with the parent's.
     if (step > task_.from_step()) expected.config = config_.json;
     if (candidate.given && task_.start().step() == step) {
@@ -166,10 +179,13 @@ absl::StatusOr<Stage::StepEnd> Stage::Step(const TrainSampler& sampler) {
     }
     for (int row = 0; row < rows; ++row) {
       const auto sample = static_cast<uint64_t>(state_.samples + int64_t{part} * rows + row);
-      ABLATE_RETURN_IF_ERROR(sampler.Fill(sample, &tokens_[static_cast<size_t>(row) * T], &targets_[static_cast<size_t>(row) * T]));
+      ABLATE_RETURN_IF_ERROR(
+          sampler.Fill(sample, &tokens_[static_cast<size_t>(row) * T], &targets_[static_cast<size_t>(row) * T]));
     }
     ABLATE_ASSIGN_OR_RETURN(const BatchLoss loss, model_->ForwardBackward(tokens_.data(), targets_.data(), rows, T,
                                                                           1.0 / static_cast<double>(step_targets)));
+    LOG_EVERY_T(INFO, 60) << "step " << state_.step + 1 << ": part " << part + 1 << " of " << config_.accumulation
+                          << " done";
     loss_sum += loss.loss_sum;
     counts.zero_rows += loss.counts.zero_rows;
     counts.uncontrasted_rows += loss.counts.uncontrasted_rows;
@@ -189,7 +205,8 @@ absl::StatusOr<Stage::StepEnd> Stage::Step(const TrainSampler& sampler) {
   // Written so that a NaN stays: it is what there is to say of a diverged run.
   if (!(norm <= totals.max_gradient_norm)) totals.max_gradient_norm = norm;
   totals.recent_losses.push_back(loss);
-  if (totals.recent_losses.size() > TrainTotals::kRecentLosses) totals.recent_losses.erase(totals.recent_losses.begin());
+  if (totals.recent_losses.size() > TrainTotals::kRecentLosses)
+    totals.recent_losses.erase(totals.recent_losses.begin());
   throughput_.Add(step_targets);
   const bool diverged = !std::isfinite(loss) || !std::isfinite(norm);
   if (state_.step % kCurveInterval == 0 || state_.step == task_.to_step() || diverged) {
@@ -210,7 +227,8 @@ void Stage::AddPoints(double loss, double norm, double learning_rate) {
 absl::Status Stage::Save(bool end_state) {
   // The end state's optimiser is wanted only where a planned stage goes on from it.
   const bool with_optimizer = !end_state || task_.keep_optimizer();
-  ABLATE_ASSIGN_OR_RETURN(const SavedState saved, SaveState(model_.get(), state_, store_.PathsOf(state_.step), with_optimizer));
+  ABLATE_ASSIGN_OR_RETURN(const SavedState saved,
+                          SaveState(model_.get(), state_, store_.PathsOf(state_.step), with_optimizer));
   saved_step_ = state_.step;
   control_->Checkpoint(saved, state_.step, end_state);
   if (end_state) {

@@ -23,7 +23,9 @@ class FakeControl : public TaskControl {
     step_ = step;
     clock.Advance(1'000'000);
   }
-  void Point(std::string_view metric, int64_t step, double value) override { points[{std::string(metric), step}] = value; }
+  void Point(std::string_view metric, int64_t step, double value) override {
+    points[{std::string(metric), step}] = value;
+  }
   void Checkpoint(const SavedState& saved, int64_t step, bool end_state) override {
     checkpoints.push_back(step);
     last = saved;
@@ -180,7 +182,8 @@ TEST_F(StageTest, ThreadsChangeNoBit) {
   for (const char* variant : {"softmax", "lssar"}) {
     std::string hashes;
     for (const int threads : {1, 2, 3}) {
-      const Ran ran = Run(StageRequest(data_, SmallConfig(variant), 0, 12, Dir(absl::StrCat(variant, threads))), std::nullopt, threads);
+      const Ran ran = Run(StageRequest(data_, SmallConfig(variant), 0, 12, Dir(absl::StrCat(variant, threads))),
+                          std::nullopt, threads);
       ASSERT_TRUE(ran.status.ok()) << ran.status;
       if (hashes.empty()) hashes = ran.Hashes();
       EXPECT_EQ(ran.Hashes(), hashes) << variant << " with " << threads;

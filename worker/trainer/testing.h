@@ -16,8 +16,8 @@ namespace ablate {
 
 // Words in a fixed pseudo-random order: a model learns it, and it is not periodic.
 inline std::string GeneratedText(size_t bytes) {
-  static constexpr const char* kWords[] = {"the ", "king ", "went ", "into ", "house ", "of ", "stone ", "and ", "said ",
-                                           "unto ", "them: ", "behold, ", "water. "};
+  static constexpr const char* kWords[] = {"the ", "king ", "went ", "into ",  "house ",   "of ",    "stone ",
+                                           "and ", "said ", "unto ", "them: ", "behold, ", "water. "};
   std::string text;
   uint32_t state = 12345;
   while (text.size() < bytes) {

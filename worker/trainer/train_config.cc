@@ -18,18 +18,20 @@ absl::StatusOr<TrainConfig> TrainConfigFrom(const v1::Configuration& training, i
   config.model.vocab = vocabulary;
   config.model.train_length = static_cast<int>(view.Integer("train.length"));
   const auto position = ParsePositionKind(view.Text("model.position"));
-  if (!position) return absl::InvalidArgumentError(absl::StrCat("model.position \"", view.Text("model.position"), "\" is unknown"));
+  if (!position)
+    return absl::InvalidArgumentError(absl::StrCat("model.position \"", view.Text("model.position"), "\" is unknown"));
   config.model.position = *position;
   config.model.rope_base = view.Number("model.rope_base");
   ABLATE_ASSIGN_OR_RETURN(config.model.attention, AttentionSpecFrom(view));
   config.model.ssmax_s = static_cast<float>(view.Number("attention.ssmax_init"));
   ABLATE_RETURN_IF_ERROR(ValidateModelConfig(config.model));
 
-  config.schedule = {.kind = view.Text("train.schedule") == "constant" ? ScheduleKind::kConstant : ScheduleKind::kCosine,
-                     .peak = view.Number("train.learning_rate"),
-                     .min_ratio = view.Number("train.min_learning_rate_ratio"),
-                     .warmup_steps = view.Integer("train.warmup_steps"),
-                     .total_steps = view.Integer("train.steps")};
+  config.schedule = {
+      .kind = view.Text("train.schedule") == "constant" ? ScheduleKind::kConstant : ScheduleKind::kCosine,
+      .peak = view.Number("train.learning_rate"),
+      .min_ratio = view.Number("train.min_learning_rate_ratio"),
+      .warmup_steps = view.Integer("train.warmup_steps"),
+      .total_steps = view.Integer("train.steps")};
   config.optimizer = {.beta1 = view.Number("train.beta1"),
                       .beta2 = view.Number("train.beta2"),
                       .eps = view.Number("train.epsilon"),
@@ -38,17 +40,18 @@ absl::StatusOr<TrainConfig> TrainConfigFrom(const v1::Configuration& training, i
   config.batch = static_cast<int>(view.Integer("train.batch"));
   config.accumulation = static_cast<int>(view.Integer("train.accumulation"));
   if (config.batch % config.accumulation != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("train.batch ", config.batch, " is no multiple of train.accumulation ",
-                                                   config.accumulation));
+    return absl::InvalidArgumentError(
+        absl::StrCat("train.batch ", config.batch, " is no multiple of train.accumulation ", config.accumulation));
   }
   if (view.Text("train.precision") != "fp32") {
-    return absl::InvalidArgumentError(absl::StrCat("train.precision ", view.Text("train.precision"),
-                                                   " needs a CUDA device; on the CPU use fp32"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("train.precision ", view.Text("train.precision"), " needs a CUDA device; on the CPU use fp32"));
   }
   return config;
 }
 
-absl::StatusOr<EvalConfig> EvalConfigFrom(const v1::Configuration& training, const v1::Configuration& eval, int64_t length) {
+absl::StatusOr<EvalConfig> EvalConfigFrom(const v1::Configuration& training, const v1::Configuration& eval,
+                                          int64_t length) {
   ABLATE_RETURN_IF_ERROR(CheckConfiguration(training, eval));
   const ConfigView view(training, eval);
   EvalConfig config;
@@ -56,9 +59,9 @@ absl::StatusOr<EvalConfig> EvalConfigFrom(const v1::Configuration& training, con
   config.options.rope_theta_scale = view.Number("eval.rope_theta_scale");
   config.options.window = static_cast<int>(view.Integer("eval.attention.window"));
   if (view.Text("eval.ntk") == "dynamic") {
-    config.options.rope_base = DynamicNtkBase(view.Number("model.rope_base"), view.Number("eval.ntk_factor"), length,
-                                              view.Integer("train.length"),
-                                              static_cast<int>(view.Integer("model.width") / view.Integer("model.heads")));
+    config.options.rope_base = DynamicNtkBase(
+        view.Number("model.rope_base"), view.Number("eval.ntk_factor"), length, view.Integer("train.length"),
+        static_cast<int>(view.Integer("model.width") / view.Integer("model.heads")));
   }
   config.target_spans = view.Integer("eval.target_spans");
   config.loss_tokens = view.Integer("eval.loss_tokens");
@@ -67,7 +70,8 @@ absl::StatusOr<EvalConfig> EvalConfigFrom(const v1::Configuration& training, con
 }
 
 std::string ModelText(const ModelConfig& config) {
-  return absl::StrCat("layers=", config.layers, " width=", config.width, " heads=", config.heads, " vocabulary=", config.vocab);
+  return absl::StrCat("layers=", config.layers, " width=", config.width, " heads=", config.heads,
+                      " vocabulary=", config.vocab);
 }
 
 }  // namespace ablate

@@ -1,5 +1,6 @@
-// From a configuration (axis names) to what training and evaluation need. The only file of the trainer that knows axis names.
-// Errors: InvalidArgument, naming the axis, for settings that do not fit together or that this trainer cannot do.
+// From a configuration (axis names) to what training and evaluation need. The only file of the trainer that knows axis
+// names. Errors: InvalidArgument, naming the axis, for settings that do not fit together or that this trainer cannot
+// do.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ class Configuration;
 }  // namespace v1
 
 struct TrainConfig {
-  std::string json;           // canonical: what checkpoints carry
+  std::string json;  // canonical: what checkpoints carry
   ModelConfig model;
   Schedule schedule;
   OptimizerParams optimizer;  // its learning rate is the schedule's
@@ -27,16 +28,17 @@ struct TrainConfig {
 };
 
 struct EvalConfig {
-  EvalOptions options;        // RoPE base for the length asked for, attention overrides, window
+  EvalOptions options;  // RoPE base for the length asked for, attention overrides, window
   int64_t target_spans = 1;
-  int64_t loss_tokens = 0;    // 0: `loss` is not measured
+  int64_t loss_tokens = 0;  // 0: `loss` is not measured
   int64_t batch_tokens = 1;
 };
 
 absl::StatusOr<TrainConfig> TrainConfigFrom(const v1::Configuration& training, int vocabulary);
 
 // `training` as above; dynamic NTK changes the base for lengths above train.length only.
-absl::StatusOr<EvalConfig> EvalConfigFrom(const v1::Configuration& training, const v1::Configuration& eval, int64_t length);
+absl::StatusOr<EvalConfig> EvalConfigFrom(const v1::Configuration& training, const v1::Configuration& eval,
+                                          int64_t length);
 
 // "layers=4 width=128 heads=4 vocabulary=256": what two states must share to be of one model.
 std::string ModelText(const ModelConfig& config);

@@ -37,11 +37,14 @@ TensorToWrite ToWrite(Model* model, StateKind kind, size_t index, const std::str
 }
 
 // Parameters that come and go with the configuration; all others are the model itself.
-bool MayDiffer(std::string_view name) { return name == "wpe" || absl::StrContains(absl::string_view(name.data(), name.size()), ".ssmax."); }
+bool MayDiffer(std::string_view name) {
+  return name == "wpe" || absl::StrContains(absl::string_view(name.data(), name.size()), ".ssmax.");
+}
 
-absl::Status Mismatch(const CheckpointFile& file, std::string_view what, const std::string& found, const std::string& expected) {
-  return absl::InvalidArgumentError(absl::StrCat("checkpoint ", file.path(), " is of another ", std::string(what), ": ", found,
-                                                 ", expected ", expected));
+absl::Status Mismatch(const CheckpointFile& file, std::string_view what, const std::string& found,
+                      const std::string& expected) {
+  return absl::InvalidArgumentError(absl::StrCat("checkpoint ", file.path(), " is of another ", std::string(what), ": ",
+                                                 found, ", expected ", expected));
 }
 
 absl::Status CheckHeader(const CheckpointFile& file, const std::string& kind, const StateExpectation& expected) {
@@ -51,8 +54,10 @@ absl::Status CheckHeader(const CheckpointFile& file, const std::string& kind, co
   if (header.numerics_version != kNumericsVersion) {
     return Mismatch(file, "numerics version", number(header.numerics_version), number(kNumericsVersion));
   }
-  if (!expected.model.empty() && header.model != expected.model) return Mismatch(file, "model", header.model, expected.model);
-  if (header.data_sha256 != expected.data_sha256) return Mismatch(file, "data set", header.data_sha256, expected.data_sha256);
+  if (!expected.model.empty() && header.model != expected.model)
+    return Mismatch(file, "model", header.model, expected.model);
+  if (header.data_sha256 != expected.data_sha256)
+    return Mismatch(file, "data set", header.data_sha256, expected.data_sha256);
   if (header.seed != expected.seed) return Mismatch(file, "seed", number(header.seed), number(expected.seed));
   if (expected.step >= 0 && header.step != expected.step) {
     return Mismatch(file, "step", number(header.step), number(expected.step));
@@ -87,16 +92,17 @@ absl::StatusOr<const CheckpointFile::Tensor*> TensorOf(const CheckpointFile& fil
     return absl::InvalidArgumentError(absl::StrCat("checkpoint ", file.path(), " has no tensor ", prefix, info.name));
   }
   if (tensor->shape != info.shape) {
-    return absl::InvalidArgumentError(absl::StrCat("checkpoint ", file.path(), " has ", prefix, info.name, " of shape [",
-                                                   absl::StrJoin(tensor->shape, ","), "], the model of [",
-                                                   absl::StrJoin(info.shape, ","), "]"));
+    return absl::InvalidArgumentError(absl::StrCat("checkpoint ", file.path(), " has ", prefix, info.name,
+                                                   " of shape [", absl::StrJoin(tensor->shape, ","),
+                                                   "], the model of [", absl::StrJoin(info.shape, ","), "]"));
   }
   return tensor;
 }
 
 }  // namespace
 
-absl::StatusOr<SavedState> SaveState(Model* model, const TrainState& state, const CheckpointPaths& paths, bool with_optimizer) {
+absl::StatusOr<SavedState> SaveState(Model* model, const TrainState& state, const CheckpointPaths& paths,
+                                     bool with_optimizer) {
   SavedState saved{.paths = paths};
   std::vector<TensorToWrite> tensors;
   const size_t count = model->parameters().size();
@@ -110,7 +116,8 @@ absl::StatusOr<SavedState> SaveState(Model* model, const TrainState& state, cons
     saved.paths.optimizer.clear();
   }
   for (size_t i = 0; i < count; ++i) tensors.push_back(ToWrite(model, StateKind::kWeights, i, ""));
-  ABLATE_ASSIGN_OR_RETURN(saved.weights, WriteCheckpointFile(paths.weights, HeaderOf(*model, state, "weights"), tensors));
+  ABLATE_ASSIGN_OR_RETURN(saved.weights,
+                          WriteCheckpointFile(paths.weights, HeaderOf(*model, state, "weights"), tensors));
   return saved;
 }
 
@@ -126,8 +133,8 @@ absl::StatusOr<OpenedState> OpenState(const std::string& weights_path, const std
   header.kind = "weights";
   header.totals = {};
   if (header != opened.weights->header()) {
-    return absl::InvalidArgumentError(absl::StrCat("checkpoints ", weights_path, " and ", optimizer_path,
-                                                   " do not belong to one state"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("checkpoints ", weights_path, " and ", optimizer_path, " do not belong to one state"));
   }
   return opened;
 }
@@ -159,8 +166,8 @@ absl::Status LoadState(const OpenedState& opened, uint64_t seed, Model* model, s
   for (const CheckpointFile::Tensor& tensor : opened.weights->tensors()) {
     if (model->FindParameter(tensor.name) >= 0) continue;
     if (!MayDiffer(tensor.name)) {
-      return absl::InvalidArgumentError(absl::StrCat("checkpoint ", opened.weights->path(), " has a tensor ", tensor.name,
-                                                     " that the model has not"));
+      return absl::InvalidArgumentError(absl::StrCat("checkpoint ", opened.weights->path(), " has a tensor ",
+                                                     tensor.name, " that the model has not"));
     }
     note(absl::StrCat("parameter ", tensor.name, " is dropped: this configuration has none"));
   }
