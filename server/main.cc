@@ -6,12 +6,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -64,6 +66,14 @@ bool WantsFlag(int argc, char** argv, const char* name) {
   return false;
 }
 
+// A socket path that holds in other folders too.
+std::string FromAnywhere(const std::string& address) {
+  if (!absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix:/")) return address;
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::absolute(address.substr(5), error);
+  return error ? address : absl::StrCat("unix:", path.lexically_normal().string());
+}
+
 absl::StatusOr<CoordinatorOptions> OptionsFromFlags() {
   CoordinatorOptions options;
   options.data_dir = absl::GetFlag(FLAGS_data_dir);
@@ -105,8 +115,9 @@ absl::Status Serve(const sigset_t& signals) {
   // Where `ablate --data-dir DIR` finds the server that has DIR open.
   const std::string address_file = JoinPath(options.data_dir, "server.address");
   const std::string ready_file = absl::GetFlag(FLAGS_ready_file);
-  ABLATE_RETURN_IF_ERROR(WriteFileAtomic(address_file, server->address() + "\n"));
-  if (!ready_file.empty()) ABLATE_RETURN_IF_ERROR(WriteFileAtomic(ready_file, server->address() + "\n"));
+  const std::string reachable = FromAnywhere(server->address()) + "\n";
+  ABLATE_RETURN_IF_ERROR(WriteFileAtomic(address_file, reachable));
+  if (!ready_file.empty()) ABLATE_RETURN_IF_ERROR(WriteFileAtomic(ready_file, reachable));
   std::printf("listening on %s\n", server->address().c_str());
   std::fflush(stdout);
 

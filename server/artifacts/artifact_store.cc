@@ -197,6 +197,7 @@ absl::Status ArtifactStore::Upload::Finish() {
     return absl::DataLossError(
         absl::StrCat("the content has SHA-256 ", found, ", not ", entry_->sha256, "; it was thrown away, upload it again"));
   }
+  if (entry_->broken) return absl::AbortedError("the artifact was removed meanwhile; start again");
   const std::string path = store_->FinalPath(entry_->sha256);
   ABLATE_RETURN_IF_ERROR(MakeDirs(Dirname(path)));
   ABLATE_RETURN_IF_ERROR(RenameFile(partial, path));
@@ -248,10 +249,7 @@ absl::Status ArtifactStore::Remove(const std::string& sha256) {
     if (found != entries_.end()) entry = found->second.lock();
     entries_.erase(sha256);
   }
-  if (entry != nullptr) {
-    MutexLock lock(&entry->mutex);  // not in the middle of Finish
-    entry->broken = true;
-  }
+  if (entry != nullptr) entry->broken = true;  // without its lock: Finish may be hashing gigabytes
   ABLATE_RETURN_IF_ERROR(RemoveFile(PartialPath(sha256)));
   return RemoveFile(FinalPath(sha256));
 }

@@ -76,7 +76,7 @@ class ArtifactStore {
   // NotFound: not here. OutOfRange: offset beyond the end. A reader goes on when its artifact is removed.
   absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& sha256, int64_t offset) const;
 
-  // For garbage collection. OK when it is not here.
+  // For garbage collection: quick, waits for nobody. Uploads of it that are under way are aborted. OK when it is not here.
   absl::Status Remove(const std::string& sha256);
 
  private:

@@ -187,6 +187,14 @@ TEST_F(ArtifactStoreTest, RemovesAndForgets) {
   ASSERT_TRUE((*reader)->Read(10, &part).ok());
   EXPECT_EQ(part, content_.substr(0, 10));
 
+  // An upload under way hears of it, and a new one starts from nothing.
+  auto cut_off = Start(hash_, content_.size(), 0);
+  ASSERT_TRUE(cut_off->Append(content_.substr(0, 100)).ok());
+  ASSERT_TRUE(store_->Remove(hash_).ok());
+  EXPECT_EQ(cut_off->Append("x").code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(cut_off->Finish().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(store_->Stat(hash_)->bytes, 0);
+
   // Partial uploads are forgotten after a week, not before.
   const std::string old_path = JoinPath(root_, "partial/" + Sha256Hex("old"));
   const std::string new_path = JoinPath(root_, "partial/" + Sha256Hex("new"));
