@@ -78,8 +78,8 @@ class LocalWorker {
     }
     ABLATE_ASSIGN_OR_RETURN(const std::string program, SiblingProgram("ablate-worker"));
     SubprocessOptions options;
-    options.argv = {program, "--server", server_, "--device", "cpu", "--slots", absl::StrCat(slots_), "--threads-per-slot",
-                    absl::StrCat(std::max<int64_t>(1, Cores() / slots_)), "--work-dir", JoinPath(dir_, "worker")};
+    options.argv = {program, "--server", server_, "--device", "cpu", "--slots", absl::StrCat(slots_),
+                    "--work-dir", JoinPath(dir_, "worker")};
     options.pipe_stdin = false;
     options.stderr_path = log;
     ABLATE_ASSIGN_OR_RETURN(Subprocess process, Subprocess::Start(options));

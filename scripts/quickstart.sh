@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# From a clean clone to a table with confidence intervals: installs what is missing, builds the programs, fetches the text,
+# runs experiments/sweeps/quickstart.yaml. Run it again to resume, or to see the tables again.
+#   scripts/quickstart.sh [flags of `ablate run`, e.g. --slots 4]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/install_packages.sh
+
+cmake --preset release
+cmake --build --preset release --target ablate ablate-server ablate-worker ablate-trainer
+
+# The King James Bible, one verse a line, from the package bible-kjv (/usr/games on some systems).
+if [ ! -s data/kjv.txt ]; then
+  mkdir -p data
+  PATH="$PATH:/usr/games" bible -f gen1:1-rev22:21 > data/kjv.txt.part
+  [ "$(stat -c %s data/kjv.txt.part)" -ge 1000000 ] || { echo "quickstart.sh: \`bible\` printed less than 1 MB" >&2; exit 1; }
+  mv data/kjv.txt.part data/kjv.txt
+fi
+
+exec build/release/bin/ablate run experiments/sweeps/quickstart.yaml --data-dir runs/quickstart "$@"
