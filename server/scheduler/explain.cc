@@ -1,0 +1,134 @@
+// Scheduler::Explain: why a job is not running, in words. See scheduler.h.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/strings.h"
+#include "server/scheduler/scheduler.h"
+
+namespace ablate {
+namespace {
+
+std::string KindName(v1::JobKind kind) { return kind == v1::STAGE ? "stage" : "evaluation"; }
+
+std::string Describe(const Scheduler::Job& job) {
+  const JobRecord& record = job.record;
+  std::string text = absl::StrCat(KindName(record.kind), " ", record.job_id, ", which is ", ToAbsl(StateName(record.state)));
+  if (record.state == v1::RUNNING) {
+    absl::StrAppend(&text, " on worker ", record.worker_id);
+    if (record.kind == v1::STAGE) {
+      absl::StrAppend(&text, " at step ", record.from_step + job.progress, " of ", record.to_step);
+    }
+  }
+  return text;
+}
+
+std::string FailureText(const JobRecord& record) {
+  if (record.last_failure == nullptr) return "";
+  const v1::Failure& failure = *record.last_failure;
+  std::string name = "upstream_failed";
+  for (const RetryRule& rule : RetryRules()) {
+    if (rule.kind == failure.kind()) name = rule.name;
+  }
+  return failure.message().empty() ? name : absl::StrCat(name, ": ", failure.message());
+}
+
+std::string RequirementText(const Requirement& requirement) {
+  std::vector<std::string> parts;
+  if (requirement.executor == v1::EXECUTOR_NOOP) parts.push_back("the no-op executor");
+  if (!requirement.device.empty()) parts.push_back(absl::StrCat("device class ", requirement.device));
+  if (requirement.memory_bytes > 0) {
+    parts.push_back(absl::StrCat("at least ", HumanBytes(static_cast<uint64_t>(requirement.memory_bytes)), " of memory"));
+  }
+  if (!requirement.labels.empty()) parts.push_back(absl::StrCat("labels ", absl::StrJoin(requirement.labels, ", ")));
+  return parts.empty() ? "any device" : absl::StrJoin(parts, ", ");
+}
+
+}  // namespace
+
+Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
+  const Job& job = this->job(row);
+  const JobRecord& record = job.record;
+  const std::string failures =
+      record.failures == 0 ? ""
+                           : absl::StrCat(" It has failed ", record.failures, " of at most ", record.max_failures,
+                                          " times; the last time: ", FailureText(record), ".");
+  switch (record.state) {
+    case v1::BLOCKED: {
+      const Job& parent = this->job(record.parent);
+      return {absl::StrCat("It waits for its parent, ", Describe(parent), "."),
+              absl::StrCat("ablate job explain ", parent.record.job_id)};
+    }
+    case v1::QUEUED: {
+      int64_t connected = 0, matching = 0, slots = 0, busy = 0, draining = 0;
+      std::vector<std::string> devices;
+      for (const auto& [id, worker] : workers_) {
+        if (!worker.connected || worker.deadline_us <= now.monotonic_us) continue;
+        ++connected;
+        devices.push_back(worker.record.info.device_class());
+        if (!Satisfies(worker, record.requirement)) continue;
+        if (worker.draining || worker.record.drain_asked) {
+          ++draining;
+          continue;
+        }
+        ++matching;
+        slots += worker.record.info.slots();
+        busy += static_cast<int64_t>(worker.slots.size());
+      }
+      if (connected == 0) {
+        return {absl::StrCat("It is ready, but no worker is connected.", failures), "Start one: ablate-worker --server ADDRESS"};
+      }
+      if (matching == 0 && draining > 0) {
+        return {absl::StrCat("It is ready, but every worker that could take it (", draining, ") is draining.", failures),
+                "Start another worker, or wait for the drained ones to come back: ablate worker list"};
+      }
+      if (matching == 0) {
+        std::sort(devices.begin(), devices.end());
+        devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+        return {absl::StrCat("It is ready, but none of the ", connected, " connected workers (device classes: ",
+                             absl::StrJoin(devices, ", "), ") has what it requires: ", RequirementText(record.requirement), ".",
+                             failures),
+                "Start a worker that has it, or change `requires` in the sweep file: ablate worker list"};
+      }
+      const size_t ahead = ready_.CountBefore(job.class_id, job.rank);
+      if (busy >= slots) {
+        return {absl::StrCat("It is ready, but all ", slots, " slots that could take it are busy; ", ahead,
+                             " jobs are ahead of it.", failures),
+                "Wait, start more workers, or raise the sweep's priority"};
+      }
+      return {absl::StrCat("It is ready, and will be leased at a worker's next call; ", ahead, " jobs are ahead of it.", failures),
+              ""};
+    }
+    case v1::RUNNING: {
+      const Worker* worker = FindWorker(record.worker_id);
+      const bool silent = worker == nullptr || !worker->connected;
+      return {absl::StrCat("It is running: attempt ", record.attempt, " on worker ", record.worker_id, ", slot ", record.slot,
+                           record.kind == v1::STAGE
+                               ? absl::StrCat(", at step ", record.from_step + job.progress, " of ", record.to_step)
+                               : "",
+                           silent ? "; the worker has not called since the coordinator started" : "", ".", failures),
+              ""};
+    }
+    case v1::SUCCEEDED:
+      if (record.outcome == v1::DIVERGED) {
+        return {absl::StrCat("It is done: diverged at step ", record.diverged_at_step,
+                             record.attempt == 0 ? " of the training that it measures; it was recorded without running." : "."),
+                ""};
+      }
+      return {"It is done.", ""};
+    case v1::FAILED:
+      if (record.last_failure != nullptr && record.last_failure->kind() == v1::UPSTREAM_FAILED) {
+        return {absl::StrCat("It never ran, because its parent failed: ", Describe(this->job(record.parent)), "."),
+                absl::StrCat("ablate job explain ", this->job(record.parent).record.job_id)};
+      }
+      return {absl::StrCat("It failed after ", record.attempt, " attempts. ", FailureText(record), "."),
+              absl::StrCat("ablate job logs ", record.job_id, ", then ablate sweep retry SWEEP")};
+    case v1::CANCELLED:
+      return {"It was cancelled: by the user, with its parent, or because no live sweep needs it.",
+              "Submit the sweep again, or: ablate sweep retry SWEEP"};
+    default:
+      return {"Its state is unknown.", ""};
+  }
+}
+
+}  // namespace ablate
