@@ -28,8 +28,12 @@ struct CoordinatorOptions {
   int64_t busy_contact_ms = 2'000;   // how often a busy worker calls
   int64_t idle_wait_ms = 30'000;     // how long an idle worker is kept in the call
   int32_t max_failures = 3;
-  // Whether an artifact is stored; asked at submission and when a result names an end state.
+  // Whether an artifact is stored; asked at submission and when a result names an end state. Unset: all are.
   std::function<bool(const std::string& sha256)> has_artifact;
+  // Removes an artifact that nothing names any more. Called under the coordinator's lock, after the commit: must be quick.
+  std::function<void(const std::string& sha256)> delete_artifact;
+  // Runs before each commit of the database; an error fails it, as a full disk does. For tests.
+  std::function<absl::Status()> before_commit;
 };
 
 class Coordinator {

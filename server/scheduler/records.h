@@ -77,6 +77,7 @@ struct SweepRecord {
 struct WorkerRecord {
   v1::WorkerInfo info;  // last_contact_at_us is of the last write, not of the last contact
   bool drain_asked = false;
+  std::vector<std::string> retired_incarnations;  // read at a restart only
 };
 
 // Which parts of a stage's end state are stored.

@@ -69,6 +69,8 @@ absl::Status Scheduler::OnRestart(const SchedulerSnapshot& snapshot, Now now) {
   for (const WorkerRecord& record : snapshot.workers) {
     Worker& worker = workers_[record.info.worker_id()];
     worker.record = record;
+    worker.record.retired_incarnations.clear();
+    worker.retired_incarnations.insert(record.retired_incarnations.begin(), record.retired_incarnations.end());
     worker.last_contact_us = record.info.last_contact_at_us();
     worker.deadline_us = now.monotonic_us + options_.lease_us;
   }

@@ -65,13 +65,14 @@ struct SubmitOutcome {
 struct SyncDecision {
   struct Desired {
     JobRow job = 0;
+    std::string job_id;
     int64_t attempt = 0;
     int32_t slot = 0;
     bool keep_optimizer = false;
   };
   std::vector<Desired> desired;
   std::vector<v1::AttemptAck> acks;
-  // Indices of request.attempts: those whose result is to be stored, and those (running) whose points and checkpoint are.
+  // Indices of request.attempts: those whose result is to be stored, and the others whose points and checkpoint are.
   std::vector<int> results;
   std::vector<int> progress;
   bool drain = false;

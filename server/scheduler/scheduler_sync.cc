@@ -195,10 +195,12 @@ void Scheduler::ProcessReport(Worker& worker, const v1::SyncRequest& request, in
       return answer(true, "");
     }
     case v1::AttemptReport::FAILED:
+      decision->progress.push_back(index);  // its last points and checkpoint: a retry goes on from there
       ProcessFailure(job, report.failure(), now);
       return answer(true, "");
     case v1::AttemptReport::RELEASED:
     case v1::AttemptReport::CANCELLED:  // of a job that is wanted: as good as given back
+      decision->progress.push_back(index);
       if (running) {
         EndAttempt(job, AttemptState::kReleased, nullptr);
         Move(job, v1::QUEUED, Cause::kReleased, now);
@@ -434,7 +436,7 @@ void Scheduler::FillDecision(const Worker& worker, SyncDecision* decision) const
       const bool keep_optimizer = job(row).record.kind == v1::STAGE && state != states_.end() &&
                                   (state->second.stages_in_need > 0 || state->second.keep_all > 0);
       decision->desired.push_back(
-          {.job = row, .attempt = job(row).record.attempt, .slot = slot, .keep_optimizer = keep_optimizer});
+          {.job = row, .job_id = job(row).record.job_id, .attempt = job(row).record.attempt, .slot = slot, .keep_optimizer = keep_optimizer});
     }
   }
   decision->drain = worker.record.drain_asked;

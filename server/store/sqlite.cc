@@ -108,7 +108,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& 
   if (code != SQLITE_OK) return WithContext(connection->ErrorOf(code, "open"), path);
   sqlite3_extended_result_codes(connection->handle_, 1);
   sqlite3_busy_timeout(connection->handle_, kBusyTimeoutMs);
-  absl::Status status = connection->Script("PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;");
+  absl::Status status = connection->Script("PRAGMA foreign_keys = ON;");
   if (status.ok() && mode == Mode::kReadWrite) {
     // FULL: what was acknowledged is still there after a power cut.
     status = connection->Script(

@@ -4,9 +4,10 @@
 
 CREATE TABLE data (
   row INTEGER PRIMARY KEY,
-  sha256 TEXT NOT NULL UNIQUE,
+  sha256 TEXT NOT NULL,
   name TEXT NOT NULL,
-  ref BLOB NOT NULL                  -- ablate.v1.DataRef
+  ref BLOB NOT NULL,                 -- ablate.v1.DataRef
+  UNIQUE (sha256, ref)
 ) STRICT;
 
 CREATE TABLE data_files (
@@ -109,7 +110,10 @@ CREATE TABLE jobs (
   diverged_at_step INTEGER,
   from_step INTEGER NOT NULL,
   to_step INTEGER NOT NULL,
-  requires TEXT NOT NULL,            -- JSON: device, memory_bytes, labels, executor
+  requires_device TEXT NOT NULL,     -- '': any
+  requires_memory_bytes INTEGER NOT NULL,
+  requires_labels TEXT NOT NULL,     -- JSON array
+  executor TEXT NOT NULL CHECK (executor IN ('trainer', 'noop')),
   worker_id TEXT,                    -- of the latest attempt
   slot INTEGER,
   failure_kind TEXT,                 -- of the last failure

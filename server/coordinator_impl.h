@@ -1,0 +1,171 @@
+// The one implementation of Coordinator, shared by its .cc files: coordinator.cc (opening, writing, recovery),
+// coordinator_sweeps.cc, coordinator_jobs.cc, coordinator_results.cc, coordinator_link.cc.
+// Must not be included outside server/coordinator*.
+//
+// How a change is made: under mutex_ the scheduler handles the event and its effects are enqueued at the store, so the order of
+// commits is the order of events; the caller then waits for its commit without the lock. When a commit fails, every write that
+// was enqueued after it is refused too (they build on it), and the scheduler is rebuilt from the store.
+// How a read is made: the answer is built under mutex_, then waits for the last enqueued write, so that nobody is told what may
+// yet be undone.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/mutex.h"
+#include "experiments/plan.h"
+#include "server/coordinator.h"
+#include "server/scheduler/scheduler.h"
+#include "server/store/records.h"
+#include "server/store/store.h"
+
+namespace ablate {
+
+class CoordinatorImpl final : public Coordinator {
+ public:
+  static absl::StatusOr<std::unique_ptr<Coordinator>> Open(const CoordinatorOptions& options);
+  ~CoordinatorImpl() override;
+
+  absl::StatusOr<v1::PlanSweepResponse> PlanSweep(const v1::PlanSweepRequest& request) override;
+  absl::StatusOr<v1::SubmitSweepResponse> SubmitSweep(const v1::SubmitSweepRequest& request) override;
+  absl::StatusOr<v1::Sweep> GetSweep(const v1::GetSweepRequest& request) override;
+  absl::StatusOr<v1::ListSweepsResponse> ListSweeps(const v1::ListSweepsRequest& request) override;
+  absl::Status WatchSweep(const v1::WatchSweepRequest& request, const std::function<bool(const v1::Sweep&)>& send,
+                          const std::function<bool()>& cancelled) override;
+  absl::StatusOr<v1::Sweep> CancelSweep(const v1::CancelSweepRequest& request) override;
+  absl::StatusOr<v1::RetrySweepResponse> RetrySweep(const v1::RetrySweepRequest& request) override;
+
+  absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request) override;
+  absl::StatusOr<v1::GetJobResponse> GetJob(const v1::GetJobRequest& request) override;
+  absl::StatusOr<v1::GetJobLogsResponse> GetJobLogs(const v1::GetJobRequest& request) override;
+  absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const v1::GetJobRequest& request) override;
+  absl::StatusOr<v1::Job> CancelJob(const v1::CancelJobRequest& request) override;
+
+  absl::StatusOr<v1::GetTableResponse> GetTable(const v1::GetTableRequest& request) override;
+  absl::StatusOr<v1::CompareArmsResponse> CompareArms(const v1::CompareArmsRequest& request) override;
+  absl::Status Query(const v1::QueryRequest& request, const std::function<bool(const v1::QueryResponse&)>& send) override;
+
+  absl::StatusOr<v1::ListWorkersResponse> ListWorkers(const v1::ListWorkersRequest& request) override;
+  absl::StatusOr<v1::WorkerInfo> DrainWorker(const v1::DrainWorkerRequest& request) override;
+
+  absl::StatusOr<v1::SyncResponse> Sync(const v1::SyncRequest& request, const std::function<bool()>& cancelled) override;
+
+  void Shutdown() override;
+
+ private:
+  explicit CoordinatorImpl(const CoordinatorOptions& options) : options_(options) {}
+
+  // ---- coordinator.cc ----
+
+  // One enqueued change. `unreferenced` is filled by the writer.
+  struct Change {
+    Store::Ticket ticket;
+    int64_t epoch = 0;
+    int64_t sequence = 0;
+    std::string request_id;
+    std::shared_ptr<std::vector<std::string>> unreferenced = std::make_shared<std::vector<std::string>>();
+  };
+  using Body = std::function<absl::Status(Connection&, std::vector<std::string>* unreferenced)>;
+
+  Now NowTime() const { return {options_.clock->MonotonicMicros(), options_.clock->WallMicros()}; }
+  absl::Status CheckOpen() const ABLATE_REQUIRES(mutex_);
+  std::unique_ptr<Scheduler> NewScheduler();
+  // Rows before the effects (a sweep that they refer to), the effects, rows after them (results), then collections.
+  Change Enqueue(Effects effects, const std::string& request_id = "", Body before = nullptr, Body after = nullptr)
+      ABLATE_REQUIRES(mutex_);
+  absl::Status Finish(const Change& change) ABLATE_EXCLUDES(mutex_);
+  // Everything that was enqueued so far is committed. Unavailable: something was undone.
+  absl::Status Settle(const std::optional<Change>& last) ABLATE_EXCLUDES(mutex_);
+  void Recover(int64_t epoch) ABLATE_EXCLUDES(mutex_);
+  void DeleteUnreferenced(const Change& change) ABLATE_REQUIRES(mutex_);
+  void TickerLoop();
+  void Announce(const Effects& effects) ABLATE_REQUIRES(mutex_);
+
+  // The stored or in-flight answer to this request, if it came before. InvalidArgument: the id was used for another method.
+  template <typename Response>
+  absl::StatusOr<std::optional<Response>> Repeated(const std::string& request_id, const char* method) ABLATE_REQUIRES(mutex_);
+  absl::StatusOr<std::optional<StoredRequest>> FindRepeated(const std::string& request_id, const char* method)
+      ABLATE_REQUIRES(mutex_);
+  // Makes a change remember its answer.
+  Body Remember(const std::string& request_id, const char* method, const google::protobuf::Message& response)
+      ABLATE_REQUIRES(mutex_);
+
+  // ---- coordinator_sweeps.cc ----
+  struct Planned {
+    SweepFile file;
+    Plan plan;
+  };
+  absl::StatusOr<Planned> ReadAndPlan(const std::string& yaml, const std::string& file_name, const v1::DataRef& data) const;
+  absl::Status CheckDataIsHere(const v1::DataRef& data) const;
+  // OK: the file is that of the stored sweep. AlreadyExists: another one, with a diff.
+  absl::Status CheckSameFile(SweepRow row, const std::string& spec_sha256, const Planned& planned);
+  absl::StatusOr<SweepRow> FindSweepRow(const std::string& id_or_name) const ABLATE_REQUIRES(mutex_);
+  v1::Sweep MakeSweep(SweepRow row) const ABLATE_REQUIRES(mutex_);
+
+  // ---- coordinator_jobs.cc ----
+  absl::StatusOr<JobRow> FindJobRow(const std::string& job_id) const ABLATE_REQUIRES(mutex_);
+  v1::Job MakeJob(JobRow row) const ABLATE_REQUIRES(mutex_);
+  absl::Status FillJob(JobRow row, v1::Job* job);
+  v1::WorkerInfo MakeWorker(const Scheduler::Worker& worker) const ABLATE_REQUIRES(mutex_);
+
+  // ---- coordinator_results.cc ----
+  absl::StatusOr<StoredTable> LoadTable(const std::string& sweep);
+
+  // ---- coordinator_link.cc ----
+  struct LinkChange {
+    SyncDecision decision;
+    std::optional<Change> change;   // of this call
+    std::optional<Change> earlier;  // of somebody else, to be waited for
+  };
+  absl::StatusOr<LinkChange> Decide(const v1::SyncRequest& request) ABLATE_REQUIRES(mutex_);
+  absl::StatusOr<LinkChange> WaitForWork(const v1::SyncRequest& request, const std::function<bool()>& cancelled);
+  absl::StatusOr<v1::SyncResponse> Answer(const v1::SyncRequest& request, const SyncDecision& decision);
+  absl::StatusOr<v1::Task> TaskOf(JobRow row, int64_t attempt);
+
+  // Constant after Open.
+  const CoordinatorOptions options_;
+  std::unique_ptr<Store> store_;
+  std::thread ticker_;
+
+  // Writes of epochs up to this one are refused: one of them failed. Set by the store's writer, read by it.
+  std::atomic<int64_t> failed_epoch_ = -1;
+  std::atomic<int64_t> current_epoch_ = 0;
+
+  mutable Mutex mutex_;
+  CondVar changed_;        // change_version_ grew, or stopping_
+  CondVar work_changed_;   // work_version_ grew, or stopping_
+  std::unique_ptr<Scheduler> scheduler_ ABLATE_GUARDED_BY(mutex_);
+  bool stopping_ ABLATE_GUARDED_BY(mutex_) = false;
+  bool broken_ ABLATE_GUARDED_BY(mutex_) = false;  // could not be rebuilt: tried again at the next call
+  int64_t sequence_ ABLATE_GUARDED_BY(mutex_) = 0;
+  int64_t change_version_ ABLATE_GUARDED_BY(mutex_) = 0;
+  int64_t work_version_ ABLATE_GUARDED_BY(mutex_) = 0;
+  std::optional<Change> last_change_ ABLATE_GUARDED_BY(mutex_);
+  std::map<std::string, StoredRequest> requests_in_flight_ ABLATE_GUARDED_BY(mutex_);
+  // When a hash was last named by a report that was accepted: a collection from before must not delete it.
+  std::unordered_map<std::string, int64_t> named_at_ ABLATE_GUARDED_BY(mutex_);
+
+  Mutex tasks_mutex_;
+  std::map<std::pair<JobRow, int64_t>, v1::Task> tasks_ ABLATE_GUARDED_BY(tasks_mutex_);  // of granted attempts
+};
+
+template <typename Response>
+absl::StatusOr<std::optional<Response>> CoordinatorImpl::Repeated(const std::string& request_id, const char* method) {
+  ABLATE_ASSIGN_OR_RETURN(const std::optional<StoredRequest> stored, FindRepeated(request_id, method));
+  if (!stored.has_value()) return std::optional<Response>();
+  Response response;
+  if (!response.ParseFromString(stored->response)) return absl::DataLossError("the stored answer cannot be read");
+  return std::optional<Response>(std::move(response));
+}
+
+}  // namespace ablate

@@ -1,0 +1,372 @@
+// Sweeps: planning, submission, watching, cancelling, retrying. See coordinator_impl.h.
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/numbers.h"
+#include "base/hash.h"
+#include "base/strings.h"
+#include "experiments/sweep_file.h"
+#include "server/coordinator_impl.h"
+#include "server/text_diff.h"
+
+namespace ablate {
+namespace {
+
+constexpr int64_t kMaxTravellingBytes = int64_t{2} << 30;  // larger files lie under workers' --data-root
+constexpr int64_t kWatchIntervalMicros = 200'000;
+constexpr int64_t kAskMicros = 500'000;  // between questions whether a caller is still there
+
+std::string SpecSha256(const SweepFile& file) {
+  return Sha256Hex(absl::StrCat(file.yaml, "\n", file.spec.data().sha256()));
+}
+
+Requirement RequirementOf(const v1::SweepSpec& spec) {
+  Requirement requirement{.device = spec.requirements().device(), .memory_bytes = spec.requirements().memory_bytes()};
+  requirement.labels.assign(spec.requirements().labels().begin(), spec.requirements().labels().end());
+  std::sort(requirement.labels.begin(), requirement.labels.end());
+  requirement.executor = spec.executor() == v1::EXECUTOR_NOOP ? v1::EXECUTOR_NOOP : v1::EXECUTOR_TRAINER;
+  return requirement;
+}
+
+std::vector<SubmitPlan::PlannedJob> JobsOf(const Plan& plan) {
+  std::vector<SubmitPlan::PlannedJob> jobs;
+  jobs.reserve(plan.stages.size() + plan.evaluations.size());
+  for (const PlannedStage& stage : plan.stages) {
+    jobs.push_back({.kind = v1::STAGE,
+                    .key = stage.key,
+                    .parent = stage.parent,
+                    .from_step = stage.from_step,
+                    .to_step = stage.to_step});
+  }
+  for (const PlannedEvaluation& evaluation : plan.evaluations) {
+    jobs.push_back({.kind = v1::EVALUATION, .key = evaluation.key, .parent = evaluation.stage});
+  }
+  return jobs;
+}
+
+// The data as the file names it, with the hashes that the client found.
+absl::Status FillData(const v1::DataRef& found, v1::SweepSpec* spec) {
+  v1::DataRef* data = spec->mutable_data();
+  if (found.files_size() > 0) {
+    if (data->files_size() > 0 && data->files_size() != found.files_size()) {
+      return absl::InvalidArgumentError(absl::StrCat("the request has ", found.files_size(), " data files, the sweep file names ",
+                                                     data->files_size()));
+    }
+    for (int i = 0; i < found.files_size(); ++i) {
+      const v1::DataFile& file = found.files(i);
+      if (!IsSha256Hex(file.sha256()) || file.bytes() < 0) {
+        return absl::InvalidArgumentError(absl::StrCat("data.files[", i, "] needs a SHA-256 (64 lower-case hex digits) and a size"));
+      }
+      v1::DataFile* stated = i < data->files_size() ? data->mutable_files(i) : data->add_files();
+      if (!stated->sha256().empty() && stated->sha256() != file.sha256()) {
+        return absl::InvalidArgumentError(absl::StrCat("data file ", stated->path(), " has SHA-256 ", file.sha256(),
+                                                       ", but the sweep file says ", stated->sha256()));
+      }
+      if (stated->path().empty()) stated->set_path(file.path());
+      stated->set_sha256(file.sha256());
+      stated->set_bytes(file.bytes());
+    }
+    if (data->name().empty()) data->set_name(found.name());
+    if (data->format() == v1::DataRef::FORMAT_UNSPECIFIED) data->set_format(found.format());
+  }
+  const std::string combined = CombinedDataSha256(*data);
+  if (!data->sha256().empty() && !combined.empty() && data->sha256() != combined) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the data has SHA-256 ", combined, ", but the sweep file says ", data->sha256()));
+  }
+  if (!combined.empty()) data->set_sha256(combined);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> PageStart(const std::string& token) {
+  int64_t start = 0;
+  if (!token.empty() && (!absl::SimpleAtoi(token, &start) || start < 1)) {
+    return absl::InvalidArgumentError(absl::StrCat("page_token \"", token, "\" is none that a list gave"));
+  }
+  return start;
+}
+
+}  // namespace
+
+absl::StatusOr<CoordinatorImpl::Planned> CoordinatorImpl::ReadAndPlan(const std::string& yaml, const std::string& file_name,
+                                                                     const v1::DataRef& data) const {
+  Planned planned;
+  planned.file.yaml = yaml;
+  planned.file.file_name = file_name;
+  ABLATE_ASSIGN_OR_RETURN(planned.file.spec, ParseSweepFile(yaml, file_name));
+  ABLATE_RETURN_IF_ERROR(FillData(data, &planned.file.spec));
+  absl::StatusOr<Plan> plan = MakePlan(planned.file.spec);
+  if (!plan.ok()) return WithContext(plan.status(), file_name);
+  planned.plan = *std::move(plan);
+  return planned;
+}
+
+absl::Status CoordinatorImpl::CheckDataIsHere(const v1::DataRef& data) const {
+  std::string missing;
+  for (const v1::DataFile& file : data.files()) {
+    if (file.bytes() > kMaxTravellingBytes || !options_.has_artifact || options_.has_artifact(file.sha256())) continue;
+    absl::StrAppend(&missing, missing.empty() ? "" : ", ", file.path(), " (", file.sha256(), ")");
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("the data is not here yet: upload ", missing, ", then submit again"));
+}
+
+absl::StatusOr<v1::PlanSweepResponse> CoordinatorImpl::PlanSweep(const v1::PlanSweepRequest& request) {
+  ABLATE_ASSIGN_OR_RETURN(const Planned planned, ReadAndPlan(request.yaml(), request.file_name(), request.data()));
+  v1::PlanSweepResponse response;
+  v1::PlanSummary* summary = response.mutable_summary();
+  *summary = Summarize(planned.file.spec, planned.plan);
+  std::optional<Change> last;
+  {
+    MutexLock lock(&mutex_);
+    ABLATE_RETURN_IF_ERROR(CheckOpen());
+    const auto finished = [&](const std::string& key) {
+      const Scheduler::Job* job = scheduler_->LatestOfKey(key);
+      return job != nullptr && job->record.state == v1::SUCCEEDED;
+    };
+    int64_t stages = 0, evaluations = 0;
+    for (const PlannedStage& stage : planned.plan.stages) stages += finished(stage.key);
+    for (const PlannedEvaluation& evaluation : planned.plan.evaluations) evaluations += finished(evaluation.key);
+    summary->set_reused_stages(stages);
+    summary->set_reused_evaluations(evaluations);
+    last = last_change_;
+  }
+  ABLATE_RETURN_IF_ERROR(Settle(last));
+  return response;
+}
+
+absl::Status CoordinatorImpl::CheckSameFile(SweepRow row, const std::string& spec_sha256, const Planned& planned) {
+  SweepFile stored;
+  ABLATE_RETURN_IF_ERROR(store_->Read([&](Connection& db) -> absl::Status {
+    ABLATE_ASSIGN_OR_RETURN(stored, ReadSweepFile(db, row));
+    return absl::OkStatus();
+  }));
+  // Comments and layout may change: what counts is what the file says.
+  if (SpecSha256(stored) == spec_sha256 || stored.spec.SerializeAsString() == planned.file.spec.SerializeAsString()) {
+    return absl::OkStatus();
+  }
+  std::string difference = UnifiedDiff(stored.yaml, planned.file.yaml);
+  if (stored.spec.data().sha256() != planned.file.spec.data().sha256()) {
+    absl::StrAppend(&difference, "data: SHA-256 ", stored.spec.data().sha256(), " before, ", planned.file.spec.data().sha256(),
+                    " now\n");
+  }
+  return absl::AlreadyExistsError(
+      absl::StrCat("another sweep is named \"", planned.file.spec.name(), "\":\n", difference,
+                   "Give the file another `name:` to submit it as a new sweep; what both need is not run again."));
+}
+
+absl::StatusOr<v1::SubmitSweepResponse> CoordinatorImpl::SubmitSweep(const v1::SubmitSweepRequest& request) {
+  {
+    MutexLock lock(&mutex_);
+    ABLATE_RETURN_IF_ERROR(CheckOpen());
+    ABLATE_ASSIGN_OR_RETURN(auto repeated, Repeated<v1::SubmitSweepResponse>(request.request_id(), "SubmitSweep"));
+    if (repeated.has_value()) return *repeated;
+  }
+  // Outside the lock: a large plan takes a second.
+  ABLATE_ASSIGN_OR_RETURN(Planned parsed, ReadAndPlan(request.yaml(), request.file_name(), request.data()));
+  const auto planned = std::make_shared<const Planned>(std::move(parsed));
+  const v1::SweepSpec& spec = planned->file.spec;
+  const std::string spec_sha256 = SpecSha256(planned->file);
+  SubmitPlan plan;
+  plan.sweep.sweep_id = options_.ids->NewId("sweep");
+  plan.sweep.name = spec.name();
+  plan.sweep.description = spec.description();
+  plan.sweep.spec_sha256 = spec_sha256;
+  plan.sweep.plan_sha256 = planned->plan.sha256;
+  plan.sweep.priority = spec.priority();
+  plan.sweep.keep = spec.keep() == v1::KEEP_UNSPECIFIED ? v1::KEEP_NONE : spec.keep();
+  plan.sweep.arms = static_cast<int32_t>(planned->plan.arms.size());
+  plan.sweep.seeds = static_cast<int32_t>(planned->plan.seeds.size());
+  plan.requirement = RequirementOf(spec);
+  plan.jobs = JobsOf(planned->plan);
+
+  v1::SubmitSweepResponse response;
+  Change change;
+  while (true) {
+    std::optional<Change> last;
+    SweepRow existing = 0;
+    {
+      MutexLock lock(&mutex_);
+      ABLATE_RETURN_IF_ERROR(CheckOpen());
+      ABLATE_ASSIGN_OR_RETURN(auto repeated, Repeated<v1::SubmitSweepResponse>(request.request_id(), "SubmitSweep"));
+      if (repeated.has_value()) return *repeated;
+      if (const Scheduler::Sweep* sweep = scheduler_->FindSweep(spec.name()); sweep != nullptr) {
+        existing = sweep->record.row;
+        last = last_change_;
+      } else {
+        if (spec.executor() != v1::EXECUTOR_NOOP) ABLATE_RETURN_IF_ERROR(CheckDataIsHere(spec.data()));
+        Effects effects;
+        ABLATE_ASSIGN_OR_RETURN(const SubmitOutcome outcome, scheduler_->OnSubmit(plan, NowTime(), &effects));
+        *response.mutable_sweep() = MakeSweep(outcome.sweep);
+        response.set_created(true);
+        response.set_new_jobs(outcome.new_jobs);
+        response.set_reused_jobs(outcome.reused_jobs);
+        const SweepRecord record = scheduler_->sweep(outcome.sweep).record;
+        change = Enqueue(
+            std::move(effects), request.request_id(),
+            [planned, record](Connection& db, std::vector<std::string>*) { return InsertSweep(db, record, planned->file, planned->plan); },
+            Remember(request.request_id(), "SubmitSweep", response));
+        break;
+      }
+    }
+    // The stored file decides whether this is the same sweep.
+    ABLATE_RETURN_IF_ERROR(Settle(last));
+    ABLATE_RETURN_IF_ERROR(CheckSameFile(existing, spec_sha256, *planned));
+    MutexLock lock(&mutex_);
+    ABLATE_RETURN_IF_ERROR(CheckOpen());
+    const Scheduler::Sweep* sweep = scheduler_->FindSweep(spec.name());
+    if (sweep == nullptr || sweep->record.row != existing) continue;  // undone meanwhile
+    Effects effects;
+    int64_t new_jobs = 0;
+    // Submitting a cancelled sweep again takes it up where it was left.
+    if (sweep->record.state == v1::SWEEP_CANCELLED) {
+      ABLATE_ASSIGN_OR_RETURN(new_jobs, scheduler_->OnRetry(existing, NowTime(), &effects));
+    }
+    *response.mutable_sweep() = MakeSweep(existing);
+    response.set_created(false);
+    response.set_new_jobs(new_jobs);
+    response.set_reused_jobs(static_cast<int64_t>(sweep->record.jobs.size()) - new_jobs);
+    change = Enqueue(std::move(effects), request.request_id(), nullptr, Remember(request.request_id(), "SubmitSweep", response));
+    break;
+  }
+  ABLATE_RETURN_IF_ERROR(Finish(change));
+  return response;
+}
+
+absl::StatusOr<SweepRow> CoordinatorImpl::FindSweepRow(const std::string& id_or_name) const {
+  ABLATE_RETURN_IF_ERROR(CheckOpen());
+  if (const Scheduler::Sweep* sweep = scheduler_->FindSweep(id_or_name)) return sweep->record.row;
+  std::vector<std::string> names;
+  for (size_t row = 1; row <= scheduler_->sweep_count(); ++row) {
+    names.push_back(scheduler_->sweep(static_cast<SweepRow>(row)).record.name);
+  }
+  const std::string near = NearestName(id_or_name, names);
+  return absl::NotFoundError(absl::StrCat("there is no sweep \"", id_or_name, "\"",
+                                          near.empty() ? "; ablate sweep list shows all" : absl::StrCat(", did you mean \"", near, "\"?")));
+}
+
+v1::Sweep CoordinatorImpl::MakeSweep(SweepRow row) const {
+  const Scheduler::Sweep& sweep = scheduler_->sweep(row);
+  v1::Sweep message;
+  message.set_sweep_id(sweep.record.sweep_id);
+  message.set_name(sweep.record.name);
+  message.set_description(sweep.record.description);
+  message.set_state(sweep.record.state);
+  message.set_spec_sha256(sweep.record.spec_sha256);
+  message.set_plan_sha256(sweep.record.plan_sha256);
+  *message.mutable_jobs() = sweep.counts;
+  message.set_arms(sweep.record.arms);
+  message.set_seeds(sweep.record.seeds);
+  message.set_created_at_us(sweep.record.created_at_us);
+  message.set_ended_at_us(sweep.record.ended_at_us);
+  message.set_steps_done(sweep.steps_done);
+  message.set_steps_total(sweep.steps_total);
+  message.set_diverged(sweep.diverged);
+  // A sum of many small changes: what rounding leaves when nothing runs is not shown.
+  message.set_tokens_per_second(sweep.counts.running() == 0 ? 0 : std::max(0.0, sweep.tokens_per_second));
+  return message;
+}
+
+absl::StatusOr<v1::Sweep> CoordinatorImpl::GetSweep(const v1::GetSweepRequest& request) {
+  v1::Sweep sweep;
+  std::optional<Change> last;
+  {
+    MutexLock lock(&mutex_);
+    ABLATE_ASSIGN_OR_RETURN(const SweepRow row, FindSweepRow(request.sweep()));
+    sweep = MakeSweep(row);
+    last = last_change_;
+  }
+  ABLATE_RETURN_IF_ERROR(Settle(last));
+  return sweep;
+}
+
+absl::StatusOr<v1::ListSweepsResponse> CoordinatorImpl::ListSweeps(const v1::ListSweepsRequest& request) {
+  ABLATE_ASSIGN_OR_RETURN(const int64_t start, PageStart(request.page_token()));
+  const int64_t size = request.page_size() <= 0 ? 100 : std::min(request.page_size(), 1000);
+  v1::ListSweepsResponse response;
+  std::optional<Change> last;
+  {
+    MutexLock lock(&mutex_);
+    ABLATE_RETURN_IF_ERROR(CheckOpen());
+    // Newest first; the token is the row where the next page starts.
+    SweepRow row = static_cast<SweepRow>(scheduler_->sweep_count());
+    if (start > 0) row = std::min(row, start);
+    for (; row >= 1 && response.sweeps_size() < size; --row) *response.add_sweeps() = MakeSweep(row);
+    if (row >= 1) response.set_next_page_token(std::to_string(row));
+    last = last_change_;
+  }
+  ABLATE_RETURN_IF_ERROR(Settle(last));
+  return response;
+}
+
+absl::Status CoordinatorImpl::WatchSweep(const v1::WatchSweepRequest& request, const std::function<bool(const v1::Sweep&)>& send,
+                                         const std::function<bool()>& cancelled) {
+  std::string last_sent;
+  int64_t seen = -1;
+  while (true) {
+    v1::Sweep sweep;
+    std::optional<Change> last;
+    {
+      MutexLock lock(&mutex_);
+      while (seen == change_version_ && !stopping_) {
+        if (!changed_.WaitFor(&mutex_, kAskMicros)) break;
+      }
+      ABLATE_ASSIGN_OR_RETURN(const SweepRow row, FindSweepRow(request.sweep()));
+      seen = change_version_;
+      sweep = MakeSweep(row);
+      last = last_change_;
+    }
+    if (cancelled()) return absl::CancelledError("the client is gone");
+    // What was undone shows up as another change.
+    if (!Settle(last).ok()) continue;
+    std::string bytes = sweep.SerializeAsString();
+    if (bytes != last_sent) {
+      if (!send(sweep)) return absl::CancelledError("the client is gone");
+      last_sent = std::move(bytes);
+      if (sweep.state() != v1::SWEEP_RUNNING) return absl::OkStatus();
+      MutexLock lock(&mutex_);
+      if (!stopping_) work_changed_.WaitFor(&mutex_, kWatchIntervalMicros);
+    } else if (sweep.state() != v1::SWEEP_RUNNING) {
+      return absl::OkStatus();
+    }
+  }
+}
+
+absl::StatusOr<v1::Sweep> CoordinatorImpl::CancelSweep(const v1::CancelSweepRequest& request) {
+  v1::Sweep response;
+  Change change;
+  {
+    MutexLock lock(&mutex_);
+    ABLATE_RETURN_IF_ERROR(CheckOpen());
+    ABLATE_ASSIGN_OR_RETURN(auto repeated, Repeated<v1::Sweep>(request.request_id(), "CancelSweep"));
+    if (repeated.has_value()) return *repeated;
+    ABLATE_ASSIGN_OR_RETURN(const SweepRow row, FindSweepRow(request.sweep()));
+    Effects effects;
+    ABLATE_RETURN_IF_ERROR(scheduler_->OnCancelSweep(row, NowTime(), &effects));
+    response = MakeSweep(row);
+    change = Enqueue(std::move(effects), request.request_id(), nullptr, Remember(request.request_id(), "CancelSweep", response));
+  }
+  ABLATE_RETURN_IF_ERROR(Finish(change));
+  return response;
+}
+
+absl::StatusOr<v1::RetrySweepResponse> CoordinatorImpl::RetrySweep(const v1::RetrySweepRequest& request) {
+  v1::RetrySweepResponse response;
+  Change change;
+  {
+    MutexLock lock(&mutex_);
+    ABLATE_RETURN_IF_ERROR(CheckOpen());
+    ABLATE_ASSIGN_OR_RETURN(auto repeated, Repeated<v1::RetrySweepResponse>(request.request_id(), "RetrySweep"));
+    if (repeated.has_value()) return *repeated;
+    ABLATE_ASSIGN_OR_RETURN(const SweepRow row, FindSweepRow(request.sweep()));
+    Effects effects;
+    ABLATE_ASSIGN_OR_RETURN(const int64_t new_jobs, scheduler_->OnRetry(row, NowTime(), &effects));
+    *response.mutable_sweep() = MakeSweep(row);
+    response.set_new_jobs(new_jobs);
+    change = Enqueue(std::move(effects), request.request_id(), nullptr, Remember(request.request_id(), "RetrySweep", response));
+  }
+  ABLATE_RETURN_IF_ERROR(Finish(change));
+  return response;
+}
+
+}  // namespace ablate

@@ -1,0 +1,219 @@
+// Jobs and tasks as users and workers see them. See records.h.
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "base/strings.h"
+#include "experiments/axes.h"
+#include "server/store/records.h"
+
+namespace ablate {
+namespace {
+
+double ValueOf(const Statement& row, int value, int non_finite) {
+  if (row.IsNull(non_finite)) return row.IsNull(value) ? std::numeric_limits<double>::quiet_NaN() : row.Real(value);
+  const std::string word = row.Text(non_finite);
+  if (word == "nan") return std::numeric_limits<double>::quiet_NaN();
+  return word == "inf" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+}
+
+v1::Executor ExecutorOf(const std::string& name) { return name == "noop" ? v1::EXECUTOR_NOOP : v1::EXECUTOR_TRAINER; }
+
+absl::Status ReadConfig(const std::string& json, v1::Configuration* config) {
+  ABLATE_ASSIGN_OR_RETURN(*config, ConfigurationFromJson(json));
+  return absl::OkStatus();
+}
+
+// The end state of a stage, or its newest periodic checkpoint, where its weights are stored. False: they are not.
+absl::StatusOr<bool> ReadCheckpoint(Connection& db, int64_t stage, const std::string& key, bool end_state, v1::CheckpointRef* ref) {
+  ABLATE_ASSIGN_OR_RETURN(
+      Statement row,
+      db.Query("SELECT step, weights_sha256, weights_bytes, optimizer_sha256, optimizer_bytes FROM checkpoints "
+               "WHERE stage = ? AND end_state = ? AND weights_sha256 IS NOT NULL ORDER BY step DESC LIMIT 1",
+               stage, end_state));
+  ABLATE_ASSIGN_OR_RETURN(const bool found, row.Step());
+  if (!found) return false;
+  ref->set_stage_key(key);
+  ref->set_step(row.Int(0));
+  ref->mutable_weights()->set_sha256(row.Text(1));
+  ref->mutable_weights()->set_bytes(row.Int(2));
+  if (!row.IsNull(3)) {
+    ref->mutable_optimizer()->set_sha256(row.Text(3));
+    ref->mutable_optimizer()->set_bytes(row.Int(4));
+  }
+  return true;
+}
+
+absl::Status ReadStageTask(Connection& db, const std::string& key, v1::StageTask* task) {
+  ABLATE_ASSIGN_OR_RETURN(
+      Statement row, db.Query("SELECT s.row, s.config, s.seed, s.from_step, s.to_step, s.executor, d.ref, s.parent, p.key "
+                              "FROM stages s JOIN data d ON d.row = s.data LEFT JOIN stages p ON p.row = s.parent WHERE s.key = ?",
+                              key));
+  ABLATE_ASSIGN_OR_RETURN(const bool found, row.Step());
+  if (!found) return absl::NotFoundError(absl::StrCat("there is no stage ", key));
+  task->set_stage_key(key);
+  ABLATE_RETURN_IF_ERROR(ReadConfig(row.Text(1), task->mutable_config()));
+  task->set_seed(row.Int(2));
+  task->set_from_step(row.Int(3));
+  task->set_to_step(row.Int(4));
+  task->set_executor(ExecutorOf(row.Text(5)));
+  task->mutable_data()->ParseFromString(row.Bytes(6));
+  v1::CheckpointRef start;
+  ABLATE_ASSIGN_OR_RETURN(bool has_start, ReadCheckpoint(db, row.Int(0), key, false, &start));
+  if (!has_start && !row.IsNull(7)) {
+    ABLATE_ASSIGN_OR_RETURN(has_start, ReadCheckpoint(db, row.Int(7), row.Text(8), true, &start));
+  }
+  if (has_start) *task->mutable_start() = std::move(start);
+  return absl::OkStatus();
+}
+
+absl::Status ReadEvaluationTask(Connection& db, const std::string& key, v1::EvaluationTask* task) {
+  ABLATE_ASSIGN_OR_RETURN(
+      Statement row, db.Query("SELECT s.row, s.key, s.config, s.seed, s.executor, d.ref, e.eval_config, e.length, e.split "
+                              "FROM evaluations e JOIN stages s ON s.row = e.stage JOIN data d ON d.row = s.data WHERE e.key = ?",
+                              key));
+  ABLATE_ASSIGN_OR_RETURN(const bool found, row.Step());
+  if (!found) return absl::NotFoundError(absl::StrCat("there is no evaluation ", key));
+  task->set_evaluation_key(key);
+  task->set_stage_key(row.Text(1));
+  ABLATE_RETURN_IF_ERROR(ReadConfig(row.Text(2), task->mutable_config()));
+  task->set_seed(row.Int(3));
+  task->set_executor(ExecutorOf(row.Text(4)));
+  task->mutable_data()->ParseFromString(row.Bytes(5));
+  ABLATE_RETURN_IF_ERROR(ReadConfig(row.Text(6), task->mutable_eval_config()));
+  task->set_length_tokens(row.Int(7));
+  task->set_split(row.Text(8));
+  v1::CheckpointRef state;
+  ABLATE_ASSIGN_OR_RETURN(const bool stored, ReadCheckpoint(db, row.Int(0), row.Text(1), true, &state));
+  if (stored) {
+    state.clear_optimizer();
+    *task->mutable_state() = std::move(state);
+  }
+  return absl::OkStatus();
+}
+
+void FillFailure(const Statement& row, int kind_column, v1::Failure* failure) {
+  failure->set_kind(FailureKindFromName(row.Text(kind_column)));
+  failure->set_message(row.Text(kind_column + 1));
+  failure->set_exit_code(static_cast<int32_t>(row.Int(kind_column + 2)));
+  failure->set_signal(static_cast<int32_t>(row.Int(kind_column + 3)));
+  failure->set_peak_memory_bytes(row.Int(kind_column + 4));
+  failure->set_stderr_tail(row.Text(kind_column + 5));
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Task> ReadTask(Connection& db, v1::JobKind kind, const std::string& key) {
+  v1::Task task;
+  ABLATE_RETURN_IF_ERROR(kind == v1::STAGE ? ReadStageTask(db, key, task.mutable_stage())
+                                           : ReadEvaluationTask(db, key, task.mutable_evaluation()));
+  return task;
+}
+
+absl::Status ReadJobDetails(Connection& db, JobRow job_row, v1::Job* job) {
+  {
+    ABLATE_ASSIGN_OR_RETURN(
+        Statement row,
+        db.Query("SELECT failure_kind, failure_message, exit_code, signal, peak_memory_bytes, stderr_tail FROM attempts "
+                 "WHERE job = ? AND failure_kind IS NOT NULL ORDER BY attempt DESC LIMIT 1",
+                 job_row));
+    ABLATE_ASSIGN_OR_RETURN(const bool found, row.Step());
+    if (found) FillFailure(row, 0, job->mutable_last_failure());
+  }
+  const bool stage = job->kind() == v1::STAGE;
+  {
+    ABLATE_ASSIGN_OR_RETURN(
+        Statement rows,
+        db.Query(stage ? "SELECT r.metric, r.value, r.non_finite FROM stages s JOIN stage_results r ON r.stage = s.row WHERE s.key = ?"
+                       : "SELECT r.metric, r.value, r.non_finite FROM evaluations e JOIN evaluation_results r ON r.evaluation = e.row "
+                         "WHERE e.key = ?",
+                 job->key()));
+    while (job->state() == v1::SUCCEEDED) {
+      ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
+      if (!row) break;
+      v1::MetricValue* metric = job->add_metrics();
+      metric->set_metric(rows.Text(0));
+      metric->set_value(ValueOf(rows, 1, 2));
+    }
+  }
+  ABLATE_ASSIGN_OR_RETURN(
+      Statement label,
+      db.Query(stage ? "SELECT a.label FROM stages s JOIN points p ON p.stage = s.row JOIN arms a ON a.sweep = p.sweep AND a.arm = p.arm "
+                       "WHERE s.key = ? LIMIT 1"
+                     : "SELECT a.label FROM evaluations e JOIN point_evaluations p ON p.evaluation = e.row "
+                       "JOIN arms a ON a.sweep = p.sweep AND a.arm = p.arm WHERE e.key = ? LIMIT 1",
+               job->key()));
+  ABLATE_ASSIGN_OR_RETURN(const bool found, label.Step());
+  // A stage that several arms continue from belongs to none of them: its configuration names it.
+  if (found) {
+    job->set_arm_label(label.Text(0));
+  } else if (job->task().has_stage()) {
+    job->set_arm_label(Label(job->task().stage().config()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<v1::Attempt>> ReadAttempts(Connection& db, JobRow row, const std::string& job_id) {
+  std::vector<v1::Attempt> attempts;
+  ABLATE_ASSIGN_OR_RETURN(
+      Statement rows, db.Query("SELECT attempt, worker_id, slot, state, started_at_us, ended_at_us, resumed_from_step, failure_kind, "
+                               "failure_message, exit_code, signal, peak_memory_bytes, stderr_tail FROM attempts WHERE job = ? "
+                               "ORDER BY attempt",
+                               row));
+  while (true) {
+    ABLATE_ASSIGN_OR_RETURN(const bool more, rows.Step());
+    if (!more) return attempts;
+    v1::Attempt& attempt = attempts.emplace_back();
+    attempt.set_job_id(job_id);
+    attempt.set_attempt(rows.Int(0));
+    attempt.set_worker_id(rows.Text(1));
+    attempt.set_slot(static_cast<int32_t>(rows.Int(2)));
+    attempt.set_state(rows.Text(3));
+    attempt.set_started_at_us(rows.Int(4));
+    attempt.set_ended_at_us(rows.Int(5));
+    attempt.set_resumed_from_step(rows.Int(6));
+    if (!rows.IsNull(7)) FillFailure(rows, 7, attempt.mutable_failure());
+  }
+}
+
+absl::StatusOr<std::vector<v1::CurvePoint>> ReadCurve(Connection& db, const std::string& stage_key) {
+  std::vector<v1::CurvePoint> points;
+  ABLATE_ASSIGN_OR_RETURN(Statement rows,
+                          db.Query("SELECT c.metric, c.step, c.value, c.non_finite FROM stages s JOIN curves c ON c.stage = s.row "
+                                   "WHERE s.key = ? ORDER BY c.step, c.metric",
+                                   stage_key));
+  while (true) {
+    ABLATE_ASSIGN_OR_RETURN(const bool more, rows.Step());
+    if (!more) return points;
+    v1::CurvePoint& point = points.emplace_back();
+    point.set_metric(rows.Text(0));
+    point.set_step(rows.Int(1));
+    point.set_value(ValueOf(rows, 2, 3));
+  }
+}
+
+absl::StatusOr<std::vector<StoredEvent>> ReadEvents(Connection& db, JobRow row) {
+  std::vector<StoredEvent> events;
+  ABLATE_ASSIGN_OR_RETURN(Statement rows,
+                          db.Query("SELECT at_us, from_state, to_state, cause, attempt, worker_id, text FROM events WHERE job = ? "
+                                   "ORDER BY row",
+                                   row));
+  while (true) {
+    ABLATE_ASSIGN_OR_RETURN(const bool more, rows.Step());
+    if (!more) return events;
+    StoredEvent& event = events.emplace_back();
+    event.at_us = rows.Int(0);
+    event.text = absl::StrCat(rows.Text(1), " -> ", rows.Text(2), ": ", rows.Text(3));
+    if (!rows.Text(5).empty()) absl::StrAppend(&event.text, ", attempt ", rows.Int(4), " on ", rows.Text(5));
+    if (!rows.Text(6).empty()) absl::StrAppend(&event.text, ". ", rows.Text(6));
+  }
+}
+
+absl::StatusOr<std::optional<StoredRequest>> FindRequest(Connection& db, const std::string& request_id) {
+  ABLATE_ASSIGN_OR_RETURN(Statement row, db.Query("SELECT method, response FROM requests WHERE request_id = ?", request_id));
+  ABLATE_ASSIGN_OR_RETURN(const bool found, row.Step());
+  if (!found) return std::nullopt;
+  return StoredRequest{row.Text(0), row.Bytes(1)};
+}
+
+}  // namespace ablate

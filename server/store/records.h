@@ -1,0 +1,106 @@
+// Rows of the database: what the coordinator writes and reads, one function a question. All SQL but the users' own is in
+// server/store; the schema is in migrations/ and docs/results-database.md.
+// Must not know gRPC, leases or locks. Functions that write run inside Store::Write, those that read inside Store::Read.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "experiments/plan.h"
+#include "proto/link.pb.h"
+#include "proto/resources.pb.h"
+#include "server/scheduler/records.h"
+#include "server/store/sqlite.h"
+
+namespace ablate {
+
+// ---- writing ----
+
+// A sweep with its arms, points, stages and evaluations; its jobs come with the effects of its submission.
+struct SweepFile {
+  std::string yaml;
+  std::string file_name;
+  v1::SweepSpec spec;
+};
+absl::Status InsertSweep(Connection& db, const SweepRecord& sweep, const SweepFile& file, const Plan& plan);
+
+// All but effects.collections, which come after results and checkpoints.
+absl::Status ApplyEffects(Connection& db, const Effects& effects, int64_t wall_us);
+// Appends to `unreferenced` the artifacts that no row names any more.
+absl::Status CollectStates(Connection& db, const std::vector<StateCollection>& collections,
+                           std::vector<std::string>* unreferenced);
+
+// The job whose attempt a report is of.
+struct JobRef {
+  JobRow row = 0;
+  v1::JobKind kind = v1::STAGE;
+  std::string key;
+};
+// Replaces all results of the job's key, and stores the end state.
+absl::Status WriteResult(Connection& db, const JobRef& job, const v1::AttemptReport& report, int64_t wall_us);
+// Curve points and a periodic checkpoint. The first points of an attempt remove those after its resume step; a new checkpoint
+// removes the older periodic ones.
+absl::Status WriteProgress(Connection& db, const JobRef& job, const v1::AttemptReport& report, int64_t wall_us,
+                           std::vector<std::string>* unreferenced);
+
+absl::Status SaveRequest(Connection& db, const std::string& request_id, const std::string& method,
+                         const std::string& response, int64_t wall_us);
+absl::Status ForgetRequestsBefore(Connection& db, int64_t wall_us);
+
+// ---- reading ----
+
+absl::StatusOr<SchedulerSnapshot> LoadSnapshot(Connection& db);
+// method and serialized response; nullopt: never seen.
+struct StoredRequest {
+  std::string method;
+  std::string response;
+};
+absl::StatusOr<std::optional<StoredRequest>> FindRequest(Connection& db, const std::string& request_id);
+
+// The task as it goes to a worker. NotFound: no such key.
+absl::StatusOr<v1::Task> ReadTask(Connection& db, v1::JobKind kind, const std::string& key);
+// The parts of a job that the scheduler does not keep: result numbers, full last failure, device, arm.
+absl::Status ReadJobDetails(Connection& db, JobRow row, v1::Job* job);
+absl::StatusOr<std::vector<v1::Attempt>> ReadAttempts(Connection& db, JobRow row, const std::string& job_id);
+absl::StatusOr<std::vector<v1::CurvePoint>> ReadCurve(Connection& db, const std::string& stage_key);
+struct StoredEvent {
+  int64_t at_us = 0;
+  std::string text;
+};
+absl::StatusOr<std::vector<StoredEvent>> ReadEvents(Connection& db, JobRow row);
+
+absl::StatusOr<SweepFile> ReadSweepFile(Connection& db, SweepRow row);
+
+// One evaluation (or the final stage's training metrics, split 'train') of one point, with what is known of it.
+struct StoredMeasurement {
+  int arm = 0;
+  int64_t seed = 0;
+  std::string metric;  // empty: nothing is stored yet, or it diverged without a value
+  int64_t length = 0;
+  std::string split;
+  bool ntk = false;
+  std::optional<double> value;
+  bool diverged = false;
+  bool missing = false;
+  std::string job_id;
+};
+struct StoredTable {
+  std::string sweep;
+  std::vector<std::string> arms;  // JSON, in the order of the plan
+  int baseline_arm = 0;
+  std::vector<StoredMeasurement> measurements;
+};
+absl::StatusOr<StoredTable> ReadTable(Connection& db, SweepRow row);
+
+// Names as stored.
+std::string_view ExecutorName(v1::Executor executor);
+std::string_view KeepName(v1::Keep keep);
+std::string_view SweepStateName(v1::SweepState state);
+std::string_view FailureKindName(v1::FailureKind kind);
+v1::FailureKind FailureKindFromName(std::string_view name);
+
+}  // namespace ablate
