@@ -107,6 +107,9 @@ absl::Status Serve(const sigset_t& signals) {
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<ArtifactStore> artifacts,
                           ArtifactStore::Open(JoinPath(options.data_dir, "artifacts")));
   options.has_artifact = [store = artifacts.get()](const std::string& sha256) { return store->Has(sha256); };
+  options.delete_artifact = [store = artifacts.get()](const std::string& sha256) {
+    if (const absl::Status status = store->Remove(sha256); !status.ok()) LOG(ERROR) << status;
+  };
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Coordinator> coordinator, Coordinator::Open(options));
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server,
                           GrpcServer::Start(absl::GetFlag(FLAGS_listen), coordinator.get(), artifacts.get(),
