@@ -89,7 +89,7 @@ std::vector<Block> MakeBlocks(const Rows& rows) {
 
 Sheet SheetOfBlock(const Block& block, const std::string& title) {
   Sheet sheet;
-  sheet.title = absl::StrCat(block.sweep, ": ", title, block.split.empty() ? "" : absl::StrCat(", ", block.split, " split"));
+  sheet.title = absl::StrCat(block.sweep, ": ", block.metric.empty() ? "nothing measured yet" : title, block.split.empty() ? "" : absl::StrCat(", ", block.split, " split"));
   sheet.columns.push_back({.title = "arm"});
   for (const auto& [ntk, length] : block.columns) {
     const bool of_training = length == 0;
@@ -115,7 +115,7 @@ std::string CountText(const Block& block, const char* what) {
 
 template <typename Row>
 void TakeNote(const Row& row, Block* block) {
-  if (row.note().empty()) return;
+  if (row.note().empty() || block->metric.empty()) return;
   block->notes.push_back(absl::StrCat(ArmLabel(row.arm_json()), ", length ", row.length(), row.ntk() ? ", NTK on: " : ": ", row.note()));
 }
 

@@ -18,6 +18,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "base/version.h"
 #include "server/artifacts/artifact_store.h"
 #include "server/coordinator.h"
@@ -57,14 +58,6 @@ on their workers, which re-attach when the server is back.
 
 example: ablate-server --data-dir ./ablate-data --listen unix:./ablate-data/server.sock
 )";
-
-// absl's own --help ends with code 1 and lists flags of libraries.
-bool WantsFlag(int argc, char** argv, const char* name) {
-  for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], name) == 0) return true;
-  }
-  return false;
-}
 
 // A socket path that holds in other folders too.
 std::string FromAnywhere(const std::string& address) {
@@ -108,7 +101,8 @@ absl::Status Serve(const sigset_t& signals) {
                           ArtifactStore::Open(JoinPath(options.data_dir, "artifacts")));
   options.has_artifact = [store = artifacts.get()](const std::string& sha256) { return store->Has(sha256); };
   options.delete_artifact = [store = artifacts.get()](const std::string& sha256) {
-    if (const absl::Status status = store->Remove(sha256); !status.ok()) LOG(ERROR) << status;
+    const absl::Status status = store->Remove(sha256);
+    if (!status.ok()) LOG(WARNING) << "cannot remove an artifact: " << status.message();
   };
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Coordinator> coordinator, Coordinator::Open(options));
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server,
@@ -135,15 +129,36 @@ absl::Status Serve(const sigset_t& signals) {
   return absl::OkStatus();
 }
 
+constexpr const char* kFlagNames[] = {"--data-dir",     "--listen",            "--insecure",     "--ready-file", "--lease-seconds",
+                                      "--contact-seconds", "--idle-wait-seconds", "--max-failures", "--max-threads"};
+
+int UsageFailure(const std::string& message) {
+  std::fprintf(stderr, "ablate-server: %s (see ablate-server --help)\n", message.c_str());
+  return 2;
+}
+
 int Main(int argc, char** argv) {
-  if (WantsFlag(argc, argv, "--help") || WantsFlag(argc, argv, "-h")) {
-    std::fputs(kUsage, stdout);
-    return 0;
+  // Flags are written with dashes, and Abseil knows its own by underscores. It would also end with 1 on --help, and list the
+  // flags of libraries.
+  const std::vector<std::string> known(std::begin(kFlagNames), std::end(kFlagNames));
+  std::vector<std::string> words(argv, argv + argc);
+  for (size_t i = 1; i < words.size(); ++i) {
+    std::string& word = words[i];
+    if (word == "--help" || word == "-h") return std::fputs(kUsage, stdout) < 0;
+    if (word == "--version") return std::printf("ablate-server %s\n", BuildVersion()) < 0;
+    if (!absl::StartsWith(word, "--")) continue;
+    const size_t end = std::min(word.find('='), word.size());
+    const std::string name = word.substr(0, end);
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      return UsageFailure(absl::StrCat("unknown flag ", name, DidYouMean(name, known)));
+    }
+    std::replace(word.begin() + 2, word.begin() + static_cast<std::ptrdiff_t>(end), '-', '_');
+    if (end == word.size() && name != "--insecure") ++i;  // its value, which may begin with dashes
   }
-  if (WantsFlag(argc, argv, "--version")) {
-    std::printf("ablate-server %s\n", BuildVersion());
-    return 0;
-  }
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+
   // Before the first thread of gRPC's exists: later ones inherit the mask.
   sigset_t signals;
   ::sigemptyset(&signals);
@@ -155,15 +170,12 @@ int Main(int argc, char** argv) {
   ::setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
 
   InitLogging(argv[0]);
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
-  if (rest.size() > 1) {
-    std::fprintf(stderr, "ablate-server: unexpected argument \"%s\"; see ablate-server --help\n", rest[1]);
-    return 2;
-  }
+  const std::vector<char*> rest = absl::ParseCommandLine(argc, arguments.data());
+  if (rest.size() > 1) return UsageFailure(absl::StrCat("unexpected argument \"", rest[1], "\""));
   const absl::Status status = Serve(signals);
   if (status.ok()) return 0;
+  if (absl::IsInvalidArgument(status)) return UsageFailure(std::string(status.message()));
   std::fprintf(stderr, "ablate-server: %s\n", std::string(status.message()).c_str());
-  if (absl::IsInvalidArgument(status)) return 2;
   return absl::IsFailedPrecondition(status) ? 5 : 1;
 }
 
