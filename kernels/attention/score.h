@@ -61,17 +61,21 @@ ABLATE_HD F Min(F a, F b) {
   return a < b ? a : b;
 }
 
+template <class F>
+ABLATE_HD F NegativeAbs(F x) {
+  return FromBits<F>(ToBits(x) | INT32_MIN);
+}
+
 // Adding 1.5 * 2^23 rounds to the nearest integer, which then stands in the low bits.
 inline constexpr float kRoundMagic = 12582912.0f;
 
 // 2^n (1 + ...) for |f| <= 1/2 and n in the low bits of `magic`: minimax of degree 5, relative error 7.5e-8.
 template <class F>
 ABLATE_HD F Exp2Parts(F f, F magic) {
-  F p = f * 1.327647203e-3f + 9.675541480e-3f;
-  p = p * f + 5.550713275e-2f;
-  p = p * f + 2.402211972e-1f;
-  p = p * f + 6.931469671e-1f;
-  p = p * f + 1.000000072f;
+  const F f2 = f * f;
+  const F low = f * 6.931469671e-1f + 1.000000072f, middle = f * 5.550713275e-2f + 2.402211972e-1f,
+          high = f * 1.327647203e-3f + 9.675541480e-3f;
+  const F p = (high * f2 + middle) * f2 + low;
   return FromBits<F>(ToBits(p) + (ToBits(magic) << 23));
 }
 
@@ -120,13 +124,10 @@ ABLATE_HD F Log2(F y) {
 // a small e.)
 template <class F>
 ABLATE_HD F Log1pOver(F e) {
-  F p = e * -8.539209201e-3f + 4.408963906e-2f;
-  p = p * e - 1.076817314e-1f;
-  p = p * e + 1.774524343e-1f;
-  p = p * e - 2.449546388e-1f;
-  p = p * e + 3.327548005e-1f;
-  p = p * e - 4.999740543e-1f;
-  return p * e + 9.999998057e-1f;
+  const F e2 = e * e;
+  const F p01 = e * -4.999740543e-1f + 9.999998057e-1f, p23 = e * -2.449546388e-1f + 3.327548005e-1f,
+          p45 = e * -1.076817314e-1f + 1.774524343e-1f, p67 = e * -8.539209201e-3f + 4.408963906e-2f;
+  return ((p67 * e2 + p45) * e2 + p23) * e2 + p01;
 }
 
 // --- activations: u = phi(s) >= 0, and its slope ---
@@ -150,12 +151,12 @@ struct SoftplusActivation {
   static constexpr bool kShifted = false, kExpTail = true;
   template <class F>
   static ABLATE_HD F Value(F s) {
-    const F e = ExpNonPositive(Min(s, F{} - s));
+    const F e = ExpNonPositive(NegativeAbs(s));
     return Log1pOver(e) * e + Max(F{}, s);
   }
   template <class F>
   static ABLATE_HD F ValueAndSlope(F s, F* slope) {
-    const F e = ExpNonPositive(Min(s, F{} - s));
+    const F e = ExpNonPositive(NegativeAbs(s));
     *slope = (s > F{} ? F{} + 1.0f : e) / (e + 1.0f);
     return Log1pOver(e) * e + Max(F{}, s);
   }
@@ -165,13 +166,13 @@ struct SigmoidActivation {
   static constexpr bool kShifted = false, kExpTail = true;
   template <class F>
   static ABLATE_HD F Value(F s) {
-    const F e = ExpNonPositive(Min(s, F{} - s));
+    const F e = ExpNonPositive(NegativeAbs(s));
     const F r = 1.0f / (e + 1.0f);
     return (s > F{} ? F{} + 1.0f : e) * r;
   }
   template <class F>
   static ABLATE_HD F ValueAndSlope(F s, F* slope) {
-    const F e = ExpNonPositive(Min(s, F{} - s));
+    const F e = ExpNonPositive(NegativeAbs(s));
     const F r = 1.0f / (e + 1.0f);
     *slope = e * r * r;
     return (s > F{} ? F{} + 1.0f : e) * r;
@@ -289,6 +290,7 @@ struct Config {
   bool bias_log_n = false;
   bool l1 = true, count = false, sharpen = false;
   float p = 1, offset = 1;
+  float negligible_y = 0;    // y up to this weigh at most 1e-13 of the row's largest and may be taken as zero in forward
   int offset_free_rows = 3;
 };
 
@@ -316,6 +318,7 @@ inline Config MakeConfig(const AttentionSpec& spec, int D) {
   config.count = spec.normalisation == Normalisation::kCount;
   config.sharpen = spec.sharpen_p.has_value();
   config.p = static_cast<float>(spec.sharpen_p.value_or(1));
+  config.negligible_y = static_cast<float>(std::pow(1e-13, 1.0 / config.p));
   config.offset = static_cast<float>(spec.sharpen_offset);
   config.offset_free_rows = spec.offset_free_rows;
   return config;

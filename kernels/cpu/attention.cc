@@ -224,7 +224,8 @@ void ForwardChunk(const Call& call, attention::ForwardRow forward_row, int b, in
       if (row_stats != nullptr) std::memcpy(row_stats + 4 * (int64_t{row} + r), &stat, sizeof(stat));
     }
     std::memset(sums, 0, sizeof(float) * row_floats);
-    attention::AccumulateRows(tiles, panel.R, panel.ranges.data(), panel.first_block, v, width, shape.T, sums);
+    attention::AccumulateRows(tiles, panel.R, panel.ranges.data(), panel.first_block, v, width, shape.T,
+                              call.config.sharpen, sums);
     for (int r = 0; r < panel.rows; ++r) {
       float* to = out + (int64_t{b} * shape.T + row + r) * call.model_width() + int64_t{h} * D;
       for (int d = 0; d < D; ++d) to[d] = sums[r * width + d] * scales[r];
@@ -286,7 +287,8 @@ ScaleGradients BackwardChunk(const Call& call, attention::BackwardRow backward_r
     }
 
     std::memset(sums, 0, sizeof(float) * panel.R * width);
-    attention::AccumulateRows(gradients, panel.R, ranges, panel.first_block, k_rows, width, shape.T, sums);
+    attention::AccumulateRows(gradients, panel.R, ranges, panel.first_block, k_rows, width, shape.T, false,
+                              sums);
     for (int r = 0; r < panel.rows; ++r) {
       float* const dq_row = dq + (int64_t{row} + r) * D;
       for (int d = 0; d < D; ++d) dq_row[d] = sums[r * width + d] * scales[r];

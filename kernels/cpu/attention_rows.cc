@@ -98,12 +98,13 @@ Activated Activate(const RowConst& row, const RowSpan& span, float shift, float*
 
 // u -> y^p, in place; returns its sum.
 template <class Power>
-float Sharpen(float p, const RowStat& stat, const RowSpan& span, float* scores) {
-  const float a = stat.a, threshold = stat.threshold;
+float Sharpen(const Config& config, const RowStat& stat, const RowSpan& span, float* scores) {
+  const float a = stat.a, threshold = stat.threshold, p = config.p, negligible = config.negligible_y;
   F8 sum[2] = {};
   ForBlocks(span, ABLATE_BODY(half, at, packed, lanes) {
     // Zero outside the row, as u is.
-    const F8 y = score::Max(F8{}, (LoadF8(scores + at) - threshold) * a);
+    const F8 all = (LoadF8(scores + at) - threshold) * a;
+    const F8 y = all > negligible ? all : F8{};
     const F8 b = y * Power::MinusOne(y, p);
     StoreF8(scores + at, b);
     sum[half.value] += b;
@@ -130,7 +131,7 @@ RowStat Forward(const Config& config, const RowConst& row, const RowSpan& span, 
     return stat;
   }
   RowStat stat = score::SharpenedStat(row, shift, activated.z1, activated.largest_u);
-  if (IsSharpened(config, stat)) stat.c = 1.0f / Sharpen<Power>(config.p, stat, span, scores);
+  if (IsSharpened(config, stat)) stat.c = 1.0f / Sharpen<Power>(config, stat, span, scores);
   *scale = std::fabs(stat.c);
   return stat;
 }

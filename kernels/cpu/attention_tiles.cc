@@ -39,6 +39,74 @@ ABLATE_HD void RowsTile(const float* tiles, int64_t block_stride, const float* y
   }
 }
 
+// Keys of a row that are not zero, a bit each; 64 keys (4 blocks) a word.
+constexpr int kMostWords = kResidentFloats / kLanes / 64 + 1;
+
+// The bits of `keys` keys of one row, over blocks block_stride apart; returns how many are set.
+int NonZeroKeys(const float* row, int64_t block_stride, int keys, uint64_t* words) {
+  int set = 0;
+  for (int word = 0; word * 64 < keys; ++word) {
+    uint64_t bits = 0;
+    const int blocks = std::min(4, (keys - word * 64 + kKeyBlock - 1) / kKeyBlock);
+    for (int block = 0; block < blocks; ++block, row += block_stride) {
+      const uint64_t low = static_cast<unsigned>(NonZeroLanes(LoadF8(row)));
+      const uint64_t high = static_cast<unsigned>(NonZeroLanes(LoadF8(row + kLanes)));
+      bits |= (low | high << kLanes) << (block * kKeyBlock);
+    }
+    // The last block may reach beyond T, where y has no rows (its weights are zero, or NaN in a poisoned row).
+    if (keys - word * 64 < 64) bits &= (uint64_t{1} << (keys - word * 64)) - 1;
+    words[word] = bits;
+    set += __builtin_popcountll(bits);
+  }
+  return set;
+}
+
+// kVectors * 8 columns of y for one row, over the keys whose bit is set: even and odd ones have accumulators of their own.
+template <int kVectors>
+ABLATE_HD void SparseRow(const float* row, int64_t block_stride, const uint64_t* words, int keys, const float* y,
+                         int width, float* sum) {
+  F8 acc[2][kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) acc[0][v] = LoadF8(sum + v * kLanes), acc[1][v] = F8{};
+  const auto add = [&](int half, uint64_t bits) __attribute__((always_inline)) {
+    const int key = __builtin_ctzll(bits);
+    const F8 w = Broadcast(row[(key / kKeyBlock) * block_stride + key % kKeyBlock]);
+    const float* const from = y + int64_t{key} * width;
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) acc[half][v] += w * LoadF8(from + v * kLanes);
+  };
+  for (int base = 0; base < keys; base += 64, row += 4 * block_stride, y += int64_t{64} * width) {
+    uint64_t bits = *words++;
+    while (bits != 0) {
+      add(0, bits);
+      bits &= bits - 1;
+      if (bits == 0) break;
+      add(1, bits);
+      bits &= bits - 1;
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) StoreF8(sum + v * kLanes, acc[0][v] + acc[1][v]);
+}
+
+// A row tile by its keys that are not zero; false, and nothing done, where they are too many for this to pay.
+bool SparseRows(const float* tile, int64_t block_stride, const float* y, int width, int keys, float* sum) {
+  // A key costs about as much here as 1.3 do in RowsTile; finding them costs a fifth of RowsTile.
+  constexpr int kMostPercent = 50;
+  uint64_t words[kRowTile][kMostWords];
+  int set = 0;
+  for (int r = 0; r < kRowTile; ++r) set += NonZeroKeys(tile + r * kKeyBlock, block_stride, keys, words[r]);
+  if (set * 100 > kMostPercent * kRowTile * keys) return false;
+  for (int r = 0; r < kRowTile; ++r) {
+    int d = 0;
+    const float* const row = tile + r * kKeyBlock;
+    float* const out = sum + r * width;
+    for (; d + 4 * kLanes <= width; d += 4 * kLanes) SparseRow<4>(row, block_stride, words[r], keys, y + d, width, out + d);
+    for (; d < width; d += kLanes) SparseRow<1>(row, block_stride, words[r], keys, y + d, width, out + d);
+  }
+  return true;
+}
+
 // kKeys keys of one block by kVectors * 8 columns of x, over `rows` rows.
 template <int kKeys, int kVectors>
 ABLATE_HD void KeysTile(const float* tile, const float* x, int width, int rows, float* sum) {
@@ -131,7 +199,7 @@ void ScoreTiles(const float* x, int width, int D, const float* packed, int R, co
 }
 
 void AccumulateRows(const float* tiles, int R, const BlockRange* ranges, int first_block, const float* y, int width,
-                    int T, float* sum) {
+                    int T, bool may_be_sparse, float* sum) {
   const int groups = R / kRowTile;
   const int64_t block_stride = int64_t{R} * kKeyBlock;
   int last_block = first_block;
@@ -145,6 +213,7 @@ void AccumulateRows(const float* tiles, int R, const BlockRange* ranges, int fir
       const float* tile = tiles + (from - first_block) * block_stride + g * kRowTile * kKeyBlock;
       const float* rows = y + int64_t{from} * kKeyBlock * width;
       float* out = sum + g * kRowTile * width;
+      if (may_be_sparse && SparseRows(tile, block_stride, rows, width, keys, out)) continue;
       int d = 0;
       for (; d + 2 * kLanes <= width; d += 2 * kLanes) RowsTile<2>(tile, block_stride, rows + d, width, keys, out + d);
       if (d < width) RowsTile<1>(tile, block_stride, rows + d, width, keys, out + d);

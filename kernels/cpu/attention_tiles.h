@@ -32,8 +32,10 @@ void ScoreTiles(const float* x, int width, int D, const float* packed, int R, co
                 float* tiles);
 
 // sum[r, :] += sum_j tiles(r, j) y[j, :], for each row tile over its own blocks, keys below T. sum [R, width], y [T, width].
+// may_be_sparse: many elements may be zero; where most of a tile's are, only the others are multiplied (their order in the
+// sum is then even keys, odd keys).
 void AccumulateRows(const float* tiles, int R, const BlockRange* ranges, int first_block, const float* y, int width,
-                    int T, float* sum);
+                    int T, bool may_be_sparse, float* sum);
 
 // sum[j, :] += sum_r tiles(r, j) x[r, :], for the keys of each block and the row tiles that cover it. x [R, width], sum
 // [T rounded up to 16, width].
