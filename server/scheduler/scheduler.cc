@@ -53,6 +53,11 @@ absl::Status Scheduler::OnRestart(const SchedulerSnapshot& snapshot, Now now) {
   }
   for (Job& job : jobs_) {
     if (job.record.parent != 0) At(job.record.parent).children.push_back(job.record.row);
+    // Before the sweeps are attached, which moves what is queued.
+    if (job.record.state == v1::QUEUED) {
+      job.rank = RankOf(job);
+      ready_.Insert(job.class_id, job.rank, job.record.row);
+    }
   }
   for (const SweepRecord& record : snapshot.sweeps) {
     if (record.row != static_cast<SweepRow>(sweeps_.size()) + 1) {
@@ -80,9 +85,6 @@ absl::Status Scheduler::OnRestart(const SchedulerSnapshot& snapshot, Now now) {
       worker.record.info.set_worker_id(job.record.worker_id);
       worker.deadline_us = now.monotonic_us + options_.lease_us;
       worker.slots[job.record.slot].push_back(job.record.row);
-    } else if (job.record.state == v1::QUEUED) {
-      job.rank = RankOf(job);
-      ready_.Insert(job.class_id, job.rank, job.record.row);
     }
     UpdateNeed(job);
   }
