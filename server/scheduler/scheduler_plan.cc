@@ -152,9 +152,8 @@ void Scheduler::Detach(SweepRow sweep_row, JobRow row, bool erase_from_sweep) {
 // Moves a BLOCKED job on as far as its parent allows, and then what hangs on it.
 void Scheduler::Settle(JobRow first, Now now) {
   std::vector<JobRow> open{first};
-  while (!open.empty()) {
-    Job& job = At(open.back());
-    open.pop_back();
+  for (size_t next = 0; next < open.size(); ++next) {
+    Job& job = At(open[next]);
     if (job.record.state != v1::BLOCKED) continue;
     if (job.record.parent == 0) {
       Move(job, v1::QUEUED, Cause::kParentSucceeded, now);
