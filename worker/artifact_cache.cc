@@ -131,7 +131,9 @@ ArtifactCache::Pin ArtifactCache::PinLocked(const std::string& sha256) {
   pin.sha256_ = sha256;
   pin.path_ = PathOf(sha256);
   // The next process orders by these. Not the time of writing: a trainer knows by it that a file is the one it has loaded.
-  const struct timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+  // (UTIME_NOW would be of the kernel's coarse clock, which does not order uses within some milliseconds.)
+  struct timespec times[2] = {{0, 0}, {0, UTIME_OMIT}};
+  ::clock_gettime(CLOCK_REALTIME, &times[0]);
   ::utimensat(AT_FDCWD, pin.path_.c_str(), times, 0);
   return pin;
 }
@@ -367,7 +369,7 @@ absl::Status ArtifactCache::Upload(const v1::ArtifactRef& ref, const StopSignal&
   for (;;) {
     if (stop.mode() >= give_up_at) return absl::CancelledError("stopped before the upload was done");
     absl::Status status;
-    const absl::StatusOr<ArtifactTransport::Stat> there = options_.transport->StatArtifact(ref.sha256());
+    const absl::StatusOr<ArtifactTransport::Stat> there = options_.transport->StatArtifact(ref.sha256(), stop, give_up_at);
     if (!there.ok()) {
       status = there.status();
     } else if (there->complete) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <utility>
 
 #include "base/mutex.h"
@@ -16,6 +17,9 @@ namespace {
 // A transfer that is cut here goes on where it stopped, so the limit only has to notice a connection that died silently.
 constexpr int64_t kTransferMs = 60'000;
 constexpr int64_t kStatMs = 10'000;
+// A call gives a lost connection so long to come back, in slices between which it looks whether it is still wanted.
+constexpr int64_t kConnectMs = 2'000;
+constexpr int64_t kConnectSliceMs = 50;
 // After so many time-outs in a row the connection itself is suspect (a gateway that forgot it): TCP alone would need 15 minutes.
 constexpr int kTimeoutsBeforeNewChannel = 2;
 
@@ -31,8 +35,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   grpc::ChannelArguments arguments;
   // gRPC's own default waits up to two minutes before it tries again.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  // In spite of its name: how long one try to connect may take.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
   // A new channel must be a new connection; and the coordinator is never behind a web proxy.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
@@ -62,10 +67,23 @@ struct GrpcClient::Impl {
   int64_t cancelled ABLATE_GUARDED_BY(mutex) = 0;  // this sequence and those before it
   int timeouts ABLATE_GUARDED_BY(mutex) = 0;
 
-  std::shared_ptr<grpc::Channel> Channel() {
+  // The channel, connected if that can be had: gRPC 1.51 makes progress with a connection only while someone waits for it, and a call
+  // that fails fast does not. The call that follows says what is wrong, if something is.
+  std::shared_ptr<grpc::Channel> Channel(int64_t timeout_ms, const std::function<bool()>& unwanted) {
+    std::shared_ptr<grpc::Channel> current;
+    {
+      MutexLock lock(&mutex);
+      if (channel == nullptr) channel = MakeChannel(address);
+      current = channel;
+    }
+    for (int64_t left_ms = std::min(timeout_ms, kConnectMs); left_ms > 0 && !unwanted(); left_ms -= kConnectSliceMs) {
+      if (current->WaitForConnected(In(kConnectSliceMs))) break;
+    }
+    return current;
+  }
+  bool IsCancelled(int64_t sequence) {
     MutexLock lock(&mutex);
-    if (channel == nullptr) channel = MakeChannel(address);
-    return channel;
+    return sequence <= cancelled;
   }
   void Note(const grpc::Status& status) {
     MutexLock lock(&mutex);
@@ -80,9 +98,9 @@ GrpcClient::GrpcClient(std::string address) : impl_(std::make_unique<Impl>()) { 
 GrpcClient::~GrpcClient() = default;
 
 absl::StatusOr<v1::SyncResponse> GrpcClient::Sync(const v1::SyncRequest& request, int64_t timeout_ms) {
+  const auto stub = v1::WorkerLink::NewStub(impl_->Channel(timeout_ms, [&] { return impl_->IsCancelled(request.sequence()); }));
   grpc::ClientContext context;
   context.set_deadline(In(timeout_ms));
-  const auto stub = v1::WorkerLink::NewStub(impl_->Channel());
   {
     MutexLock lock(&impl_->mutex);
     if (request.sequence() <= impl_->cancelled) return absl::CancelledError("the call was cancelled before it began");
@@ -106,13 +124,16 @@ void GrpcClient::CancelSync(int64_t sequence) {
   if (impl_->syncing != nullptr && impl_->syncing_sequence <= sequence) impl_->syncing->TryCancel();
 }
 
-absl::StatusOr<ArtifactTransport::Stat> GrpcClient::StatArtifact(const std::string& sha256) {
+absl::StatusOr<ArtifactTransport::Stat> GrpcClient::StatArtifact(const std::string& sha256, const StopSignal& stop,
+                                                                StopSignal::Mode cancel_at) {
+  const auto channel = impl_->Channel(kConnectMs, [&] { return stop.mode() >= cancel_at; });
   grpc::ClientContext context;
   context.set_deadline(In(kStatMs));
+  const CancelOnStop cancel(stop, cancel_at, &context);
   v1::StatArtifactRequest request;
   request.set_sha256(sha256);
   v1::StatArtifactResponse response;
-  const grpc::Status status = v1::Artifacts::NewStub(impl_->Channel())->StatArtifact(&context, request, &response);
+  const grpc::Status status = v1::Artifacts::NewStub(channel)->StatArtifact(&context, request, &response);
   if (!status.ok()) return ToAbslStatus(status);
   return Stat{response.complete(), response.bytes()};
 }
@@ -120,13 +141,14 @@ absl::StatusOr<ArtifactTransport::Stat> GrpcClient::StatArtifact(const std::stri
 absl::Status GrpcClient::Download(const std::string& sha256, int64_t offset,
                                   const std::function<absl::Status(std::string_view)>& sink, const StopSignal& stop,
                                   StopSignal::Mode cancel_at) {
+  const auto channel = impl_->Channel(kConnectMs, [&] { return stop.mode() >= cancel_at; });
   grpc::ClientContext context;
   context.set_deadline(In(kTransferMs));
   const CancelOnStop cancel(stop, cancel_at, &context);
   v1::DownloadArtifactRequest request;
   request.set_sha256(sha256);
   request.set_offset(offset);
-  const auto reader = v1::Artifacts::NewStub(impl_->Channel())->DownloadArtifact(&context, request);
+  const auto reader = v1::Artifacts::NewStub(channel)->DownloadArtifact(&context, request);
   v1::DownloadArtifactResponse response;
   absl::Status sunk;
   while (sunk.ok() && reader->Read(&response)) sunk = sink(response.chunk());
@@ -138,11 +160,12 @@ absl::Status GrpcClient::Download(const std::string& sha256, int64_t offset,
 absl::Status GrpcClient::Upload(const std::string& sha256, int64_t bytes, int64_t offset,
                                 const std::function<absl::StatusOr<std::string>()>& source, const StopSignal& stop,
                                 StopSignal::Mode cancel_at) {
+  const auto channel = impl_->Channel(kConnectMs, [&] { return stop.mode() >= cancel_at; });
   grpc::ClientContext context;
   context.set_deadline(In(kTransferMs));
   const CancelOnStop cancel(stop, cancel_at, &context);
   v1::UploadArtifactResponse response;
-  const auto writer = v1::Artifacts::NewStub(impl_->Channel())->UploadArtifact(&context, &response);
+  const auto writer = v1::Artifacts::NewStub(channel)->UploadArtifact(&context, &response);
   v1::UploadArtifactRequest request;
   request.mutable_header()->set_sha256(sha256);
   request.mutable_header()->set_bytes(bytes);

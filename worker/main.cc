@@ -18,6 +18,7 @@
 #include "base/files.h"
 #include "base/ids.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/strings.h"
 #include "base/version.h"
 #include "worker/artifact_cache.h"
@@ -93,13 +94,22 @@ int CheckFlags() {
   return 0;
 }
 
+// Where signals go: the daemon, as long as it is there.
+struct SignalTarget {
+  Mutex mutex;
+  Daemon* daemon ABLATE_GUARDED_BY(mutex) = nullptr;
+};
+
 // Receives what main blocked in every thread: the first one drains, the second one ends the program on the spot.
-void HandleSignals(const sigset_t signals, Daemon* daemon) {
+void HandleSignals(const sigset_t signals, std::shared_ptr<SignalTarget> target) {
   int signal = 0;
   sigwait(&signals, &signal);
   LOG(INFO) << "signal " << signal << ": saving and handing back what runs (" << absl::GetFlag(FLAGS_grace_seconds)
             << " s at most; a second signal ends at once)";
-  daemon->Drain();
+  {
+    MutexLock lock(&target->mutex);
+    if (target->daemon != nullptr) target->daemon->Drain();
+  }
   sigwait(&signals, &signal);
   ::_exit(128 + signal);
 }
@@ -182,9 +192,18 @@ int Main() {
             << slots << (slots == 1 ? " slot" : " slots") << (noop ? "" : absl::StrCat(" of ", threads, threads == 1 ? " thread" : " threads"))
             << (info.labels().empty() ? "" : absl::StrCat(", labels ", absl::StrJoin(info.labels(), ","))) << ", work in " << path;
   Daemon daemon(std::move(options));
+  const auto target = std::make_shared<SignalTarget>();
+  {
+    MutexLock lock(&target->mutex);
+    target->daemon = &daemon;
+  }
   // Never joined: it waits for a second signal until the process ends.
-  std::thread(HandleSignals, signals, &daemon).detach();
+  std::thread(HandleSignals, signals, target).detach();
   const absl::Status status = daemon.Run();
+  {
+    MutexLock lock(&target->mutex);
+    target->daemon = nullptr;
+  }
   if (!status.ok()) return Fail(1, std::string(status.message()));
   LOG(INFO) << "drained";
   return 0;

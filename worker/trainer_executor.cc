@@ -280,6 +280,7 @@ TrainerExecutor::Ending TrainerExecutor::Follow(const v1::TrainerRequest& reques
   };
 
   const int64_t kills_before = OutOfMemoryKills();
+  const pid_t child_before = child_ != nullptr ? child_->pid() : 0;
   if (const absl::Status status = EnsureChild(stop); !status.ok()) {
     if (stop.raised()) {
       ending.stopped = true;
@@ -288,6 +289,8 @@ TrainerExecutor::Ending TrainerExecutor::Follow(const v1::TrainerRequest& reques
     }
     return ending;
   }
+  const bool kept = child_->pid() == child_before;
+  bool heard = false;
   // A child that does not take the request has ended or hangs; the loop finds out which.
   child_->Send(request).IgnoreError();
 
@@ -337,6 +340,12 @@ TrainerExecutor::Ending TrainerExecutor::Follow(const v1::TrainerRequest& reques
         continue;
       case TrainerProcess::Wake::kEnded:
       case TrainerProcess::Wake::kBroken:
+        if (kept && !heard && !stop.raised()) {
+          // It was dying when it got the task, of something else: a new child decides.
+          LOG(WARNING) << "the trainer ended between two tasks: " << child_->exit().Describe();
+          child_.reset();
+          return Follow(request, events, stop, checkpoint);
+        }
         ending.failed = DeathOf(step >= 0 ? absl::StrCat(" after step ", step) : "", kills_before);
         child_.reset();
         if (stop.raised()) {
@@ -345,6 +354,7 @@ TrainerExecutor::Ending TrainerExecutor::Follow(const v1::TrainerRequest& reques
         }
         return ending;
     }
+    heard = true;
     if (event.has_progress()) {
       const v1::TrainerProgress& progress = event.progress();
       if (progress.step() != step || progress.points_size() > 0) alive_us = clock.MonotonicMicros();

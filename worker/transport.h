@@ -34,7 +34,7 @@ class ArtifactTransport {
   };
 
   virtual ~ArtifactTransport() = default;
-  virtual absl::StatusOr<Stat> StatArtifact(const std::string& sha256) = 0;
+  virtual absl::StatusOr<Stat> StatArtifact(const std::string& sha256, const StopSignal& stop, StopSignal::Mode cancel_at) = 0;
   // Gives the content from `offset` on to `sink`, chunk after chunk. A sink's error ends the download and is returned.
   virtual absl::Status Download(const std::string& sha256, int64_t offset, const std::function<absl::Status(std::string_view)>& sink,
                                 const StopSignal& stop, StopSignal::Mode cancel_at) = 0;

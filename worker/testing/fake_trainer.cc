@@ -1,0 +1,187 @@
+// A trainer for tests: speaks proto/trainer.proto and does what the key of its task says, in words with "=" between name and value:
+//   steps=N pause_ms=M        N steps (of a stage: all), each so long
+//   checkpoint_every=K        a checkpoint each K steps
+//   at=N                      when the next happens: after step N
+//   signal=S | exit=C | garbage | truncate | hang | fail=KIND | say=BYTES (on stderr)
+//   deaf                      takes no notice of a stop
+//   use_mb=M                  memory to touch first
+// A checkpoint's weights are "weights <step>" in a file, and a stage that starts from one says so in resumed_from_step.
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/files.h"
+#include "base/hash.h"
+#include "proto/trainer.pb.h"
+#include "worker/pipe.h"
+
+namespace ablate {
+namespace {
+
+using Script = std::map<std::string, std::string>;
+
+Script Parse(const std::string& key) {
+  Script script;
+  for (const std::string& word : std::vector<std::string>(absl::StrSplit(key, ' ', absl::SkipEmpty()))) {
+    const std::pair<std::string, std::string> pair = absl::StrSplit(word, absl::MaxSplits('=', 1));
+    script[pair.first] = pair.second;
+  }
+  return script;
+}
+
+int64_t Number(const Script& script, const std::string& name, int64_t otherwise) {
+  const auto it = script.find(name);
+  return it == script.end() ? otherwise : std::atoll(it->second.c_str());
+}
+
+void Send(const v1::TrainerEvent& event) {
+  if (!WriteMessage(STDOUT_FILENO, event).ok()) std::exit(0);
+}
+
+void Misbehave(const Script& script) {
+  if (script.count("say") > 0) {
+    std::string text;
+    const size_t bytes = static_cast<size_t>(Number(script, "say", 0));
+    for (int i = 0; text.size() < bytes; ++i) absl::StrAppend(&text, "line ", i, "\n");
+    std::fputs(text.c_str(), stderr);
+    std::fputs("last words\n", stderr);
+  }
+  if (script.count("garbage") > 0) {
+    (void)!::write(STDOUT_FILENO, "\xff\xff\xff\xff\xff\xff", 6);
+    ::pause();
+  }
+  if (script.count("truncate") > 0) {
+    (void)!::write(STDOUT_FILENO, "\x20half", 5);
+    ::_exit(0);
+  }
+  if (script.count("signal") > 0) {
+    ::raise(static_cast<int>(Number(script, "signal", 0)));
+    ::pause();
+  }
+  if (script.count("exit") > 0) ::_exit(static_cast<int>(Number(script, "exit", 0)));
+  if (script.count("hang") > 0) {
+    // As the real one: its ticker goes on while the work hangs.
+    for (;;) {
+      v1::TrainerEvent event;
+      event.mutable_progress()->set_step(Number(script, "at", 0));
+      Send(event);
+      ::usleep(5'000);
+    }
+  }
+}
+
+v1::TrainerCheckpoint Save(const v1::RunStage& run, int64_t step, bool end_state) {
+  v1::TrainerCheckpoint checkpoint;
+  checkpoint.set_end_state(end_state);
+  checkpoint.mutable_ref()->set_stage_key(run.task().stage_key());
+  checkpoint.mutable_ref()->set_step(step);
+  const auto write = [&](const std::string& what, v1::ArtifactRef* ref) {
+    const std::string content = absl::StrCat(what, " ", step, "\n");
+    const std::string path = JoinPath(run.checkpoint_dir(), absl::StrCat(step, ".", what));
+    if (!WriteFileAtomic(path, content).ok()) std::abort();
+    ref->set_sha256(Sha256Hex(content));
+    ref->set_bytes(static_cast<int64_t>(content.size()));
+    return path;
+  };
+  checkpoint.set_weights_path(write("weights", checkpoint.mutable_ref()->mutable_weights()));
+  if (!end_state || run.task().keep_optimizer()) {
+    checkpoint.set_optimizer_path(write("optimizer", checkpoint.mutable_ref()->mutable_optimizer()));
+  }
+  return checkpoint;
+}
+
+// Whether a stop came; blocks until the time is over.
+bool StopCame(int64_t millis, bool* with_checkpoint) {
+  struct pollfd in = {STDIN_FILENO, POLLIN, 0};
+  if (::poll(&in, 1, static_cast<int>(millis)) <= 0) return false;
+  v1::TrainerRequest request;
+  if (!ReadMessage(STDIN_FILENO, &request).ok()) std::exit(0);
+  *with_checkpoint = request.stop().checkpoint();
+  return request.has_stop();
+}
+
+void Run(const v1::TrainerRequest& request) {
+  const bool is_stage = request.has_run_stage();
+  const v1::RunStage& run = request.run_stage();
+  const Script script = Parse(is_stage ? run.task().stage_key() : request.run_evaluation().task().evaluation_key());
+  std::vector<char> memory(static_cast<size_t>(Number(script, "use_mb", 0)) << 20, 'x');
+  const int64_t from = is_stage ? std::max(run.task().from_step(), run.start_step()) : 0;
+  const int64_t to = Number(script, "steps", 10), every = Number(script, "checkpoint_every", 0), at = Number(script, "at", 0);
+  if (at == 0) Misbehave(script);
+  for (int64_t step = from + 1; step <= to; ++step) {
+    bool with_checkpoint = false;
+    if (script.count("deaf") > 0) {
+      ::usleep(static_cast<useconds_t>(Number(script, "pause_ms", 0) * 1000));
+    } else if (StopCame(Number(script, "pause_ms", 0), &with_checkpoint)) {
+      v1::TrainerEvent event;
+      if (with_checkpoint && is_stage) *event.mutable_checkpoint() = Save(run, step - 1, false);
+      if (event.has_checkpoint()) Send(event);
+      event.mutable_stopped()->set_step(step - 1);
+      Send(event);
+      return;
+    }
+    v1::TrainerEvent event;
+    event.mutable_progress()->set_step(step);
+    event.mutable_progress()->set_tokens_per_second(100);
+    v1::CurvePoint* point = event.mutable_progress()->add_points();
+    point->set_metric("train_loss");
+    point->set_step(step);
+    Send(event);
+    if (every > 0 && step % every == 0 && step < to) {
+      *event.mutable_checkpoint() = Save(run, step, false);
+      Send(event);
+    }
+    if (step == at) {
+      if (script.count("fail") > 0) {
+        v1::FailureKind kind = v1::CODE_ERROR;
+        v1::FailureKind_Parse(script.at("fail"), &kind);
+        event.mutable_failed()->set_kind(kind);
+        event.mutable_failed()->set_message("as told");
+        Send(event);
+        return;
+      }
+      Misbehave(script);
+    }
+  }
+  v1::TrainerEvent event;
+  v1::TaskResult result;
+  if (is_stage) {
+    *event.mutable_checkpoint() = Save(run, to, true);
+    *result.mutable_end_state() = event.checkpoint().ref();
+    Send(event);
+    result.set_resumed_from_step(from);
+  } else {
+    v1::MetricValue* metric = result.add_metrics();
+    metric->set_metric("loss");
+    metric->set_value(static_cast<double>(FileSize(request.run_evaluation().weights_path()).value_or(0)));
+  }
+  result.set_outcome(v1::COMPLETED);
+  result.set_device_kind(absl::StrCat("fake/", ::getpid()));
+  *event.mutable_done() = result;
+  Send(event);
+}
+
+int Main() {
+  v1::TrainerEvent event;
+  event.mutable_ready()->set_device_class("cpu");
+  event.mutable_ready()->set_device_kind("fake");
+  Send(event);
+  for (;;) {
+    v1::TrainerRequest request;
+    if (!ReadMessage(STDIN_FILENO, &request).ok()) return 0;
+    if (!request.has_stop()) Run(request);
+  }
+}
+
+}  // namespace
+}  // namespace ablate
+
+int main() { return ablate::Main(); }

@@ -1,0 +1,285 @@
+// ablate-worker from outside: the real program against a coordinator in this process, with the test executor or with a trainer that does
+// what its task's key says (testing/fake_trainer.cc).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/files.h"
+#include "base/subprocess.h"
+#include "worker/testing/fake_coordinator.h"
+
+namespace ablate {
+namespace {
+
+using ::testing::HasSubstr;
+using Jobs = std::map<std::string, FakeCoordinator::Job>;
+
+class WorkerProgramTest : public ::testing::Test {
+ protected:
+  WorkerProgramTest() : coordinator_("unix:" + dir_.path() + "/socket") {}
+
+  Subprocess Start(std::vector<std::string> flags, const std::string& work_dir = "work") {
+    SubprocessOptions options;
+    options.argv = {ABLATE_WORKER, "--server", coordinator_.address(), "--work-dir", dir_.path() + "/" + work_dir, "--trainer",
+                    ABLATE_FAKE_TRAINER};
+    options.argv.insert(options.argv.end(), flags.begin(), flags.end());
+    options.stderr_path = dir_.path() + "/log";
+    auto worker = Subprocess::Start(options);
+    EXPECT_TRUE(worker.ok()) << worker.status();
+    return *std::move(worker);
+  }
+  std::string Log() { return ReadFile(dir_.path() + "/log").value_or(""); }
+
+  static v1::Task StageTask(const std::string& script) {
+    v1::Task task;
+    task.mutable_stage()->set_stage_key(script);
+    task.mutable_stage()->set_to_step(10);
+    task.mutable_stage()->set_executor(v1::EXECUTOR_TRAINER);
+    return task;
+  }
+  static v1::Task NoopTask(int number) {
+    v1::Task task;
+    task.mutable_evaluation()->set_evaluation_key(absl::StrCat("key ", number));
+    task.mutable_evaluation()->set_executor(v1::EXECUTOR_NOOP);
+    return task;
+  }
+  // Blocks until the job's latest attempt has done this many steps.
+  bool AwaitStep(const std::string& job_id, int64_t step) {
+    return coordinator_.Await([&](const Jobs& jobs) {
+      const FakeCoordinator::Job& job = jobs.at(job_id);
+      return !job.point_steps.empty() && job.point_steps.back() >= step;
+    });
+  }
+  // The children of a process, from the kernel.
+  static std::vector<pid_t> ChildrenOf(pid_t parent) {
+    std::vector<pid_t> children;
+    const auto threads = ListDir(absl::StrCat("/proc/", parent, "/task"));
+    if (!threads.ok()) return children;
+    for (const std::string& thread : *threads) {
+      std::ifstream file(absl::StrCat("/proc/", parent, "/task/", thread, "/children"));
+      for (pid_t pid = 0; file >> pid;) children.push_back(pid);
+    }
+    return children;
+  }
+  static bool AwaitGone(pid_t pid) {
+    const int64_t until_us = Clock::Real().MonotonicMicros() + 30'000'000;
+    while (Clock::Real().MonotonicMicros() < until_us) {
+      // A process whose parent is gone and that nobody reaps here stays as a zombie: that is ended, too.
+      const auto status = ReadFile(absl::StrCat("/proc/", pid, "/stat"));
+      if (!status.ok() || status->find(") Z ") != std::string::npos) return true;
+      std::this_thread::yield();
+    }
+    return false;
+  }
+
+  TempDir dir_;
+  FakeCoordinator coordinator_;
+};
+
+TEST_F(WorkerProgramTest, EveryNoopJobIsRecordedOnce) {
+  for (int i = 0; i < 300; ++i) coordinator_.AddJob(absl::StrCat("job_", i), NoopTask(i));
+  Subprocess worker = Start({"--executor", "noop", "--slots", "4", "--labels", "a,b"});
+  ASSERT_TRUE(coordinator_.AwaitAllFinished()) << Log();
+  for (const auto& [id, job] : coordinator_.jobs()) {
+    EXPECT_EQ(job.attempt, 1) << id;
+    ASSERT_EQ(job.ended.size(), 1u) << id;
+    EXPECT_EQ(job.ended[0].phase(), v1::AttemptReport::SUCCEEDED) << id;
+    EXPECT_EQ(job.ended[0].result().metrics_size(), 3) << id;
+  }
+  const v1::WorkerInfo info = coordinator_.last_request().worker();
+  EXPECT_EQ(info.slots(), 4);
+  EXPECT_EQ(info.labels_size(), 2);
+  EXPECT_EQ(info.executor(), v1::EXECUTOR_NOOP);
+  EXPECT_GT(info.memory_bytes(), 0);
+  worker.Kill(SIGTERM);
+  EXPECT_EQ(worker.Wait().code, 0);
+  EXPECT_TRUE(coordinator_.last_request().draining());
+}
+
+TEST_F(WorkerProgramTest, KeepsItsNameAcrossRestartsAndNotItsIncarnation) {
+  std::set<std::string> names, incarnations;
+  for (int i = 0; i < 2; ++i) {
+    const int syncs = coordinator_.syncs();
+    Subprocess worker = Start({"--executor", "noop"});
+    ASSERT_TRUE(coordinator_.Await([&](const Jobs&) { return true; }));
+    while (coordinator_.syncs() == syncs) std::this_thread::yield();
+    worker.Kill(SIGINT);
+    EXPECT_EQ(worker.Wait().code, 0);
+    names.insert(coordinator_.last_request().worker().worker_id());
+    incarnations.insert(coordinator_.last_request().worker().incarnation());
+  }
+  EXPECT_EQ(names.size(), 1u);
+  EXPECT_EQ(incarnations.size(), 2u);
+}
+
+TEST_F(WorkerProgramTest, TwoWorkersNeedTwoFolders) {
+  Subprocess first = Start({"--executor", "noop"});
+  while (coordinator_.syncs() == 0) std::this_thread::yield();
+  Subprocess second = Start({"--executor", "noop"});
+  EXPECT_EQ(second.Wait().code, 1);
+  EXPECT_THAT(Log(), HasSubstr("--work-dir"));
+}
+
+TEST_F(WorkerProgramTest, WrongFlagsAreExplained) {
+  EXPECT_EQ(Start({"--device", "cuda"}).Wait().code, 2);
+  EXPECT_THAT(Log(), HasSubstr("no CUDA trainer"));
+  EXPECT_EQ(Start({"--slots", "0"}).Wait().code, 2);
+  EXPECT_EQ(Start({"--executor", "magic"}).Wait().code, 2);
+  EXPECT_EQ(Start({"--trainer", "/nonexistent"}).Wait().code, 1);
+  EXPECT_THAT(Log(), HasSubstr("cannot run /nonexistent"));
+}
+
+TEST_F(WorkerProgramTest, ARefusalAtTheFirstContactEndsIt) {
+  coordinator_.Refuse(absl::FailedPreconditionError("protocol version 1 is not supported"));
+  EXPECT_EQ(Start({"--executor", "noop"}).Wait().code, 1);
+  EXPECT_THAT(Log(), HasSubstr("protocol version 1 is not supported"));
+}
+
+TEST_F(WorkerProgramTest, SigtermSavesUploadsAndHandsBack) {
+  coordinator_.AddJob("job", StageTask("steps=1000000 pause_ms=2"));
+  Subprocess worker = Start({});
+  ASSERT_TRUE(AwaitStep("job", 3)) << Log();
+  worker.Kill(SIGTERM);
+  EXPECT_EQ(worker.Wait().code, 0) << Log();
+  const FakeCoordinator::Job job = coordinator_.jobs().at("job");
+  ASSERT_EQ(job.ended.size(), 1u) << Log();
+  EXPECT_EQ(job.ended[0].phase(), v1::AttemptReport::RELEASED);
+  ASSERT_EQ(job.checkpoints.size(), 1u);
+  EXPECT_GE(job.checkpoints[0].step(), 3);
+  EXPECT_TRUE(coordinator_.artifacts().Has(job.checkpoints[0].weights().sha256()));
+  // The next worker goes on from there, on another machine.
+  coordinator_.AddJob("job", StageTask(absl::StrCat("steps=", job.checkpoints[0].step() + 5)));
+  Subprocess other = Start({}, "other");
+  ASSERT_TRUE(coordinator_.AwaitAllFinished()) << Log();
+  const v1::AttemptReport end = coordinator_.jobs().at("job").ended.back();
+  EXPECT_EQ(end.attempt(), 2);
+  EXPECT_EQ(end.result().resumed_from_step(), job.checkpoints[0].step());
+}
+
+TEST_F(WorkerProgramTest, ASecondSignalEndsAtOnceAndTheTrainerToo) {
+  coordinator_.AddJob("job", StageTask("steps=1000000 pause_ms=2 deaf"));
+  Subprocess worker = Start({"--grace-seconds", "1000"});
+  ASSERT_TRUE(AwaitStep("job", 3)) << Log();
+  const std::vector<pid_t> children = ChildrenOf(worker.pid());
+  ASSERT_EQ(children.size(), 1u);
+  worker.Kill(SIGTERM);
+  while (Log().find("signal 15") == std::string::npos) std::this_thread::yield();
+  worker.Kill(SIGTERM);
+  EXPECT_EQ(worker.Wait().code, 128 + SIGTERM);
+  EXPECT_TRUE(AwaitGone(children[0]));
+}
+
+TEST_F(WorkerProgramTest, ADeafTrainerDoesNotOutliveTheGrace) {
+  coordinator_.AddJob("job", StageTask("steps=1000000 pause_ms=2 deaf"));
+  Subprocess worker = Start({"--grace-seconds", "0.5"});
+  ASSERT_TRUE(AwaitStep("job", 3)) << Log();
+  const std::vector<pid_t> children = ChildrenOf(worker.pid());
+  worker.Kill(SIGTERM);
+  EXPECT_EQ(worker.Wait().code, 0);
+  ASSERT_EQ(children.size(), 1u);
+  EXPECT_TRUE(AwaitGone(children[0]));
+  EXPECT_EQ(coordinator_.jobs().at("job").ended.back().phase(), v1::AttemptReport::RELEASED) << Log();
+}
+
+TEST_F(WorkerProgramTest, TheTrainerNeverOutlivesAKilledWorkerAndAnotherWorkerGoesOn) {
+  coordinator_.AddJob("job", StageTask("steps=1000000 pause_ms=1 checkpoint_every=5"));
+  Subprocess worker = Start({"--upload-seconds", "0"});
+  ASSERT_TRUE(coordinator_.Await([](const Jobs& jobs) { return !jobs.at("job").checkpoints.empty(); })) << Log();
+  const std::vector<pid_t> children = ChildrenOf(worker.pid());
+  ASSERT_EQ(children.size(), 1u);
+  worker.Kill(SIGKILL);
+  worker.Wait();
+  EXPECT_TRUE(AwaitGone(children[0]));
+  const int64_t step = coordinator_.jobs().at("job").checkpoints.back().step();
+  coordinator_.AddJob("job", StageTask(absl::StrCat("steps=", step + 7)));
+  Subprocess other = Start({}, "other");
+  ASSERT_TRUE(coordinator_.AwaitAllFinished()) << Log();
+  const v1::AttemptReport end = coordinator_.jobs().at("job").ended.back();
+  EXPECT_EQ(end.phase(), v1::AttemptReport::SUCCEEDED);
+  EXPECT_EQ(end.result().resumed_from_step(), step);
+}
+
+TEST_F(WorkerProgramTest, WorkGoesOnWhileTheCoordinatorIsAway) {
+  coordinator_.AddJob("job", StageTask("steps=400 pause_ms=2"));
+  Subprocess worker = Start({});
+  ASSERT_TRUE(AwaitStep("job", 3)) << Log();
+  coordinator_.StopServing();
+  while (Log().find("does not answer; work goes on") == std::string::npos) std::this_thread::yield();
+  coordinator_.StartServing();
+  ASSERT_TRUE(coordinator_.AwaitAllFinished()) << Log();
+  const FakeCoordinator::Job job = coordinator_.jobs().at("job");
+  EXPECT_EQ(job.attempt, 1);
+  ASSERT_EQ(job.ended.size(), 1u);
+  EXPECT_EQ(job.ended[0].phase(), v1::AttemptReport::SUCCEEDED);
+  const std::set<int64_t> steps(job.point_steps.begin(), job.point_steps.end());
+  EXPECT_EQ(steps.size(), 400u) << "points were lost";
+}
+
+TEST_F(WorkerProgramTest, AResultOutlivesTheDaemonThatCouldNotHandItIn) {
+  v1::Task task = NoopTask(1);
+  v1::Setting* seconds = task.mutable_evaluation()->mutable_config()->add_settings();
+  seconds->set_axis("noop.seconds");
+  seconds->mutable_value()->set_number(1);
+  coordinator_.AddJob("job", task);
+  Subprocess worker = Start({"--executor", "noop", "--grace-seconds", "1"});
+  ASSERT_TRUE(coordinator_.Await([](const Jobs& jobs) { return jobs.at("job").attempt == 1; }));
+  while (coordinator_.last_request().attempts().empty()) std::this_thread::yield();
+  coordinator_.StopServing();
+  const std::string results = dir_.path() + "/work/results";
+  while (ListDir(results)->empty()) std::this_thread::yield();
+  worker.Kill(SIGTERM);
+  EXPECT_EQ(worker.Wait().code, 0);
+  coordinator_.StartServing();
+  Subprocess next = Start({"--executor", "noop"});
+  ASSERT_TRUE(coordinator_.AwaitAllFinished()) << Log();
+  const FakeCoordinator::Job job = coordinator_.jobs().at("job");
+  EXPECT_EQ(job.attempt, 1) << "it ran again";
+  ASSERT_EQ(job.ended.size(), 1u);
+  next.Kill(SIGTERM);
+  EXPECT_EQ(next.Wait().code, 0);
+  EXPECT_TRUE(ListDir(results)->empty());
+}
+
+TEST_F(WorkerProgramTest, TheCoordinatorsDrainLetsWhatRunsFinish) {
+  coordinator_.AddJob("job", StageTask("steps=200 pause_ms=2"));
+  Subprocess worker = Start({});
+  ASSERT_TRUE(AwaitStep("job", 3)) << Log();
+  coordinator_.AskForDrain();
+  EXPECT_EQ(worker.Wait().code, 0) << Log();
+  EXPECT_EQ(coordinator_.jobs().at("job").ended.back().phase(), v1::AttemptReport::SUCCEEDED);
+}
+
+TEST_F(WorkerProgramTest, ACancelledJobIsStoppedAndTheSlotTakesTheNext) {
+  coordinator_.AddJob("a", StageTask("steps=1000000 pause_ms=2"));
+  Subprocess worker = Start({});
+  ASSERT_TRUE(AwaitStep("a", 3)) << Log();
+  coordinator_.CancelJob("a");
+  coordinator_.AddJob("b", StageTask("steps=5"));
+  ASSERT_TRUE(coordinator_.AwaitAllFinished()) << Log();
+  EXPECT_EQ(coordinator_.jobs().at("a").ended.back().phase(), v1::AttemptReport::CANCELLED);
+  EXPECT_EQ(coordinator_.jobs().at("b").ended.back().phase(), v1::AttemptReport::SUCCEEDED);
+}
+
+TEST_F(WorkerProgramTest, ACrashIsReportedWithItsLastWords) {
+  coordinator_.AddJob("job", StageTask("at=3 say=200 signal=6"));
+  Subprocess worker = Start({});
+  ASSERT_TRUE(coordinator_.AwaitAllFinished()) << Log();
+  const v1::Failure failure = coordinator_.jobs().at("job").ended.back().failure();
+  EXPECT_EQ(failure.signal(), SIGABRT);
+  EXPECT_THAT(failure.stderr_tail(), HasSubstr("last words"));
+  EXPECT_GT(failure.peak_memory_bytes(), 0);
+}
+
+}  // namespace
+}  // namespace ablate
