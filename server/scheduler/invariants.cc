@@ -31,6 +31,9 @@ std::string Scheduler::CheckInvariants() const {
     }
     if (!IsTerminal(record.state) && LiveSweeps(job) == 0) return name + "no live sweep needs it, but it is not over";
     if (record.state == v1::SUCCEEDED && record.outcome == v1::OUTCOME_UNSPECIFIED) return name + "succeeded without outcome";
+    for (JobRow child : job.children) {
+      if (this->job(child).record.parent != record.row) return name + "has a child of another";
+    }
     if (record.parent != 0) {
       const Job& parent = this->job(record.parent);
       if (std::count(parent.children.begin(), parent.children.end(), record.row) != 1) return name + "not its parent's child";
@@ -53,6 +56,12 @@ std::string Scheduler::CheckInvariants() const {
     const auto [stages, evaluations] = needs[key];
     if (state.stages_in_need != stages || state.evaluations_in_need != evaluations) return "needs of stage " + key + " do not add up";
     if (state.keep_all < 0 || state.keep_weights < 0) return "keeps of stage " + key + " are negative";
+    if (state.weights && stages + evaluations == 0 && state.keep_all + state.keep_weights == 0) {
+      return "the weights of stage " + key + " should have been collected";
+    }
+    if (state.optimizer && stages == 0 && state.keep_all == 0) {
+      return "the optimizer state of stage " + key + " should have been collected";
+    }
   }
   for (const auto& [id, worker] : workers_) {
     for (const auto& [slot, jobs] : worker.slots) {

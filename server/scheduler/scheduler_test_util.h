@@ -170,14 +170,42 @@ class SchedulerRig {
       for (int index : decision->results) {
         const v1::AttemptReport& report = request.attempts(index);
         const JobRecord& job = scheduler->FindJob(report.job_id())->record;
+        EXPECT_EQ(report.attempt(), job.attempt) << "an old attempt's result was accepted";
         store.ApplyResult(job.row, job.key, job.kind, report.result());
       }
     }
     Done(effects);
     return decision;
   }
+  // Whether effects alone told the store everything; the first difference, or "".
+  std::string WhatTheStoreMissed() const {
+    const SchedulerSnapshot snapshot = store.Snapshot();
+    if (snapshot.jobs.size() != scheduler->job_count()) return "some jobs";
+    for (const JobRecord& stored : snapshot.jobs) {
+      const JobRecord& job = scheduler->job(stored.row).record;
+      if (stored.state != job.state || stored.parent != job.parent || stored.attempt != job.attempt ||
+          stored.attempt_state != job.attempt_state || stored.failures != job.failures || stored.outcome != job.outcome ||
+          stored.diverged_at_step != job.diverged_at_step || stored.worker_id != job.worker_id || stored.slot != job.slot ||
+          stored.ended_at_us != job.ended_at_us) {
+        return "of job " + job.job_id;
+      }
+    }
+    if (snapshot.sweeps.size() != scheduler->sweep_count()) return "some sweeps";
+    for (const SweepRecord& stored : snapshot.sweeps) {
+      const SweepRecord& sweep = scheduler->sweep(stored.row).record;
+      const std::set<JobRow> stored_jobs(stored.jobs.begin(), stored.jobs.end()), jobs(sweep.jobs.begin(), sweep.jobs.end());
+      if (stored.state != sweep.state || stored.ended_at_us != sweep.ended_at_us || stored_jobs != jobs) return "of sweep " + sweep.name;
+    }
+    for (const StateAvailability& state : snapshot.states) {
+      if (state.weights != scheduler->StateAvailable(state.stage_key, false)) return "weights of " + state.stage_key;
+      if ((state.weights && state.optimizer) != scheduler->StateAvailable(state.stage_key, true)) return "optimizer of " + state.stage_key;
+    }
+    return "";
+  }
+
   // The coordinator dies and comes back with what the store holds.
   void Restart() {
+    ASSERT_EQ(WhatTheStoreMissed(), "");
     scheduler = std::make_unique<Scheduler>(options_, &ids_);
     monotonic_us = 7;  // another boot: only differences may count
     const absl::Status status = scheduler->OnRestart(store.Snapshot(), now());
@@ -299,7 +327,7 @@ inline SubmitPlan MakeTestPlan(const std::string& name, int trainings, int evalu
   }
   for (int i = 0; i < trainings; ++i) {
     for (int k = 0; k < evaluations; ++k) {
-      plan.jobs.push_back({.kind = v1::EVALUATION, .key = absl::StrCat(prefix, " evaluation ", i, " ", k), .parent = last[i]});
+      plan.jobs.push_back({.kind = v1::EVALUATION, .key = absl::StrCat(plan.jobs[last[i]].key, " evaluation ", k), .parent = last[i]});
     }
   }
   return plan;
