@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 
 #include "absl/strings/match.h"
@@ -152,8 +153,10 @@ absl::StatusOr<v1::SubmitSweepResponse> SubmitFile(Client* client, const SweepIn
       Say(absl::StrCat(file.path(), " is over 2 GiB and is not uploaded: it must lie under each worker's --data-root"));
       continue;
     }
+    const auto start = std::chrono::steady_clock::now();
     const absl::Status status = client->Upload(input.data_paths[i], file.sha256(), file.bytes(), [&](int64_t done) {
-      progress->Show(absl::StrCat("uploading ", file.path(), ": ", HumanBytes(done), " of ", HumanBytes(file.bytes())));
+      // What is over before it can be read is not shown.
+      if (std::chrono::steady_clock::now() - start > std::chrono::seconds(1)) progress->Show(absl::StrCat("uploading ", file.path(), ": ", HumanBytes(done), " of ", HumanBytes(file.bytes())));
     });
     progress->Clear();
     ABLATE_RETURN_IF_ERROR(status);
