@@ -15,6 +15,8 @@ namespace {
 constexpr int64_t kIdleSyncMs = 45'000;
 constexpr int64_t kBusySyncMs = 10'000;
 constexpr int64_t kDrainSyncMs = 2'000;
+// One that knew this worker and refuses it so often in a row means it: another daemon goes by this worker's id, or its release changed.
+constexpr int kMaxRefusals = 3;
 // The last part of the grace is for telling the coordinator.
 constexpr double kAbandonShare = 0.85;
 
@@ -22,9 +24,9 @@ constexpr double kAbandonShare = 0.85;
 
 Daemon::Daemon(DaemonOptions options) : options_(std::move(options)), spool_(options_.results_dir), state_(options_.link) {
   SlotEvents events;
-  events.progress = [this](const AttemptKey& key, int64_t step, double rate, const std::vector<v1::CurvePoint>& points) {
+  events.progress = [this](const AttemptKey& key, const TaskProgress& progress) {
     MutexLock lock(&mutex_);
-    state_.OnProgress(key, step, rate, points);
+    state_.OnProgress(key, progress);
   };
   events.checkpoint = [this](const AttemptKey& key, const v1::CheckpointRef& checkpoint) {
     MutexLock lock(&mutex_);
@@ -88,6 +90,7 @@ absl::Status Daemon::Run() {
     for (const v1::AttemptReport& report : left) state_.Restore(report);
   }
   bool had_contact = false;
+  int refusals = 0;
   int64_t away_since_us = 0;  // 0: the coordinator answers
   while (WaitUntilDue()) {
     std::vector<std::string> held;
@@ -116,6 +119,7 @@ absl::Status Daemon::Run() {
                   << (away_since_us == 0 ? "" : absl::StrCat(" after ", HumanSeconds(static_cast<double>(now_us - away_since_us) * 1e-6)));
       }
       had_contact = true;
+      refusals = 0;
       away_since_us = 0;
       Dispatch(actions);
       continue;
@@ -127,7 +131,8 @@ absl::Status Daemon::Run() {
       if (!absl::IsCancelled(response.status())) state_.OnFailure(request.sequence(), now_us);
     }
     if (absl::IsCancelled(response.status())) continue;
-    if (!had_contact && absl::IsFailedPrecondition(response.status())) {
+    refusals = absl::IsFailedPrecondition(response.status()) ? refusals + 1 : 0;
+    if (refusals > (had_contact ? kMaxRefusals : 0)) {
       return absl::FailedPreconditionError(
           absl::StrCat("the coordinator at ", options_.address, " refuses this worker: ", response.status().message()));
     }

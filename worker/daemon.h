@@ -39,8 +39,8 @@ class Daemon {
   explicit Daemon(DaemonOptions options);
   ~Daemon();
 
-  // Until drained (by Drain or by the coordinator). FailedPrecondition: the coordinator refuses this worker at its first contact (another
-  // protocol version; its message says which). Unavailable: the folder of results cannot be used.
+  // Until drained (by Drain or by the coordinator). FailedPrecondition: the coordinator refuses this worker, at its first contact or
+  // again and again (another protocol version, another daemon with this id; its message says which). Unavailable: the folder of results cannot be used.
   absl::Status Run();
 
   // Takes no new work, saves and hands back what runs, tells the coordinator, and lets Run return, within the grace.

@@ -7,10 +7,10 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/mutex.h"
 #include "proto/link.pb.h"
+#include "worker/task_progress.h"
 
 namespace ablate {
 
@@ -59,7 +59,7 @@ class StopSignal {
 
 // Where running work reports. Both may be called from any thread until Run returns.
 struct TaskEvents {
-  std::function<void(int64_t step, double tokens_per_second, const std::vector<v1::CurvePoint>& points)> progress;
+  std::function<void(const TaskProgress&)> progress;
   std::function<void(const v1::CheckpointRef& checkpoint)> checkpoint;  // uploaded
 };
 

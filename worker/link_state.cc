@@ -18,15 +18,15 @@ constexpr int64_t kMaxContactMs = 60'000;
 
 LinkState::LinkState(LinkOptions options) : options_(std::move(options)), jitter_(options_.jitter_seed) {}
 
-void LinkState::OnProgress(const AttemptKey& key, int64_t step, double tokens_per_second,
-                           const std::vector<v1::CurvePoint>& points) {
+void LinkState::OnProgress(const AttemptKey& key, const TaskProgress& progress) {
   const auto it = attempts_.find(key);
   if (it == attempts_.end() || it->second.ended) return;
   Attempt& attempt = it->second;
-  attempt.report.set_step(step);
-  attempt.report.set_tokens_per_second(tokens_per_second);
-  if (points.empty()) return;
-  attempt.points.push_back({++attempt.last_points_sequence, points});
+  attempt.report.set_step(progress.step);
+  attempt.report.set_tokens_per_second(progress.tokens_per_second);
+  if (progress.resumed_from_step) attempt.report.set_resumed_from_step(*progress.resumed_from_step);
+  if (progress.points.empty()) return;
+  attempt.points.push_back({++attempt.last_points_sequence, progress.points});
 }
 
 void LinkState::OnCheckpoint(const AttemptKey& key, const v1::CheckpointRef& checkpoint) {

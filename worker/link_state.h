@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "proto/link.pb.h"
+#include "worker/task_progress.h"
 
 namespace ablate {
 
@@ -50,7 +51,7 @@ class LinkState {
   explicit LinkState(LinkOptions options);
 
   // ---- from the slots. A key that is not known (any more) is ignored.
-  void OnProgress(const AttemptKey& key, int64_t step, double tokens_per_second, const std::vector<v1::CurvePoint>& points);
+  void OnProgress(const AttemptKey& key, const TaskProgress& progress);
   // Uploaded already. A later one replaces an earlier one that was not reported yet.
   void OnCheckpoint(const AttemptKey& key, const v1::CheckpointRef& checkpoint);
   // `report`: phase (SUCCEEDED, FAILED, RELEASED or CANCELLED), result, failure. An attempt ends once.

@@ -61,6 +61,14 @@ std::vector<v1::CurvePoint> Points(int64_t from, int count) {
   return points;
 }
 
+TaskProgress Progress(int64_t step, std::vector<v1::CurvePoint> points) {
+  TaskProgress progress;
+  progress.step = step;
+  progress.tokens_per_second = 5;
+  progress.points = std::move(points);
+  return progress;
+}
+
 void Ack(const std::string& job_id, int64_t attempt, v1::SyncResponse* response) {
   v1::AttemptAck* ack = response->add_acks();
   ack->set_job_id(job_id);
@@ -158,12 +166,12 @@ TEST(LinkStateTest, PointsAreRepeatedUntilTheyAreStored) {
   LinkState link(Options());
   link.BuildRequest();
   link.OnResponse(1, Desired({Stage("a", 1)}), 0);
-  link.OnProgress({"a", 1}, 10, 5.0, Points(10, 1));
+  link.OnProgress({"a", 1}, Progress(10, Points(10, 1)));
   v1::SyncRequest first = link.BuildRequest();
   EXPECT_EQ(first.attempts(0).points_size(), 1);
   EXPECT_EQ(first.attempts(0).step(), 10);
   const int64_t number = first.attempts(0).points_sequence();
-  link.OnProgress({"a", 1}, 20, 5.0, Points(20, 1));
+  link.OnProgress({"a", 1}, Progress(20, Points(20, 1)));
   EXPECT_EQ(link.BuildRequest().attempts(0).points_size(), 2);
   v1::SyncResponse answer = Desired({Stage("a", 1)});
   v1::PointsAck* ack = answer.add_points_acks();
@@ -176,13 +184,26 @@ TEST(LinkStateTest, PointsAreRepeatedUntilTheyAreStored) {
   EXPECT_EQ(rest.attempts(0).points(0).step(), 20);
 }
 
+TEST(LinkStateTest, WhereAStageBeganIsInEveryReportOnceItIsKnown) {
+  LinkState link(Options());
+  link.BuildRequest();
+  link.OnResponse(1, Desired({Stage("a", 1)}), 0);
+  link.OnProgress({"a", 1}, Progress(0, {}));
+  EXPECT_FALSE(link.BuildRequest().attempts(0).has_resumed_from_step());
+  TaskProgress progress = Progress(30, Points(30, 1));
+  progress.resumed_from_step = 25;
+  link.OnProgress({"a", 1}, progress);
+  link.OnEnded({"a", 1}, Done());
+  EXPECT_EQ(link.BuildRequest().attempts(0).resumed_from_step(), 25);
+}
+
 TEST(LinkStateTest, TheEndGoesOutWithTheLastPointsHoweverManyThereAre) {
   LinkOptions options = Options();
   options.max_points_per_request = 100;
   LinkState link(options);
   link.BuildRequest();
   link.OnResponse(1, Desired({Stage("a", 1)}), 0);
-  for (int i = 0; i < 25; ++i) link.OnProgress({"a", 1}, i * 10, 1, Points(i * 10, 10));
+  for (int i = 0; i < 25; ++i) link.OnProgress({"a", 1}, Progress(i * 10, Points(i * 10, 10)));
   link.OnEnded({"a", 1}, Done());
   std::set<int64_t> stored;
   int requests = 0;
@@ -441,7 +462,7 @@ class LossyWorld {
       if (slot.empty() || !Chance(60)) continue;
       Running& running = slot.front();
       ++running.step;
-      link_.OnProgress(running.key, running.step, 1, Points(running.step, 1));
+      link_.OnProgress(running.key, Progress(running.step, Points(running.step, 1)));
       if (running.step < 5) continue;
       link_.OnEnded(running.key, Done());
       slot.erase(slot.begin());

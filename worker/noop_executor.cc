@@ -41,7 +41,10 @@ v1::AttemptReport NoopExecutor::Run(const v1::Assignment& assignment, const Task
   for (int64_t spent_us = 0; spent_us < whole_us; spent_us = Clock::Real().MonotonicMicros() - begin_us) {
     if (is_stage) {
       const double share = static_cast<double>(spent_us) / static_cast<double>(whole_us);
-      events.progress(from + static_cast<int64_t>(share * static_cast<double>(to - from)), 0, {});
+      TaskProgress progress;
+      progress.step = from + static_cast<int64_t>(share * static_cast<double>(to - from));
+      progress.resumed_from_step = from;
+      events.progress(progress);
     }
     if (stop.WaitFor(std::min<int64_t>(whole_us - spent_us, 500'000))) return Stopped(stop);
   }
@@ -60,7 +63,10 @@ v1::AttemptReport NoopExecutor::Run(const v1::Assignment& assignment, const Task
   }
   result.set_outcome(v1::COMPLETED);
   if (is_stage) {
-    events.progress(to, 0, {});
+    TaskProgress progress;
+    progress.step = to;
+    progress.resumed_from_step = from;
+    events.progress(progress);
     result.set_resumed_from_step(from);
   } else {
     const double loss = 1.0 + UnitFromText(absl::StrCat("loss ", task.evaluation().evaluation_key()));

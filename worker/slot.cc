@@ -1,7 +1,6 @@
 #include "worker/slot.h"
 
 #include <utility>
-#include <vector>
 
 #include "base/log.h"
 
@@ -83,9 +82,7 @@ void Slot::Loop(const ExecutorFactory& factory) {
     }
     const AttemptKey key = KeyOf(assignment);
     TaskEvents events;
-    events.progress = [this, &key](int64_t step, double rate, const std::vector<v1::CurvePoint>& points) {
-      events_.progress(key, step, rate, points);
-    };
+    events.progress = [this, &key](const TaskProgress& progress) { events_.progress(key, progress); };
     events.checkpoint = [this, &key](const v1::CheckpointRef& checkpoint) { events_.checkpoint(key, checkpoint); };
     const v1::AttemptReport report = executor->Run(assignment, events, *stop);
     {

@@ -15,7 +15,7 @@
 namespace ablate {
 
 struct SlotEvents {
-  std::function<void(const AttemptKey&, int64_t step, double tokens_per_second, const std::vector<v1::CurvePoint>&)> progress;
+  std::function<void(const AttemptKey&, const TaskProgress&)> progress;
   std::function<void(const AttemptKey&, const v1::CheckpointRef&)> checkpoint;
   // Once for each assignment.
   std::function<void(const AttemptKey&, const v1::AttemptReport&)> ended;

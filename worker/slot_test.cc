@@ -36,7 +36,7 @@ class SlotTest : public ::testing::Test {
         test_->started_.push_back(assignment.job_id());
         test_->changed_.NotifyAll();
       }
-      events.progress(1, 2.0, {});
+      events.progress({});
       if (assignment.job_id().rfind("wait", 0) == 0) {
         stop.WaitFor(60'000'000);
         return Stopped(stop);
@@ -51,7 +51,7 @@ class SlotTest : public ::testing::Test {
 
   std::unique_ptr<Slot> Make() {
     SlotEvents events;
-    events.progress = [this](const AttemptKey&, int64_t, double, const std::vector<v1::CurvePoint>&) {
+    events.progress = [this](const AttemptKey&, const TaskProgress&) {
       MutexLock lock(&mutex_);
       ++progress_;
     };
@@ -170,7 +170,7 @@ class NoopExecutorTest : public ::testing::Test {
       task->set_executor(v1::EXECUTOR_NOOP);
     }
     TaskEvents events;
-    events.progress = [this](int64_t step, double, const std::vector<v1::CurvePoint>&) { step_ = step; };
+    events.progress = [this](const TaskProgress& progress) { step_ = progress.step; };
     events.checkpoint = [](const v1::CheckpointRef&) { FAIL() << "it has none"; };
     return NoopExecutor().Run(assignment, events, stop_);
   }

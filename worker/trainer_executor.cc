@@ -209,7 +209,7 @@ v1::AttemptReport TrainerExecutor::RunEvaluation(const v1::EvaluationTask& task,
   run->set_weights_path(weights->path());
   // Steps of an evaluation are batches; what is shown of a job are training steps.
   TaskEvents quiet = events;
-  quiet.progress = [](int64_t, double, const std::vector<v1::CurvePoint>&) {};
+  quiet.progress = [](const TaskProgress&) {};
   const Ending ending = Follow(request, quiet, stop, [](const v1::TrainerCheckpoint&) {});
   if (ending.failed) return Failed(*ending.failed);
   if (ending.stopped) return Stopped(stop);
@@ -359,7 +359,12 @@ TrainerExecutor::Ending TrainerExecutor::Follow(const v1::TrainerRequest& reques
       const v1::TrainerProgress& progress = event.progress();
       if (progress.step() != step || progress.points_size() > 0) alive_us = clock.MonotonicMicros();
       step = progress.step();
-      events.progress(step, progress.tokens_per_second(), {progress.points().begin(), progress.points().end()});
+      TaskProgress told;
+      told.step = step;
+      told.tokens_per_second = progress.tokens_per_second();
+      if (progress.has_resumed_from_step()) told.resumed_from_step = progress.resumed_from_step();
+      told.points.assign(progress.points().begin(), progress.points().end());
+      events.progress(told);
     } else if (event.has_checkpoint()) {
       alive_us = clock.MonotonicMicros();
       checkpoint(event.checkpoint());

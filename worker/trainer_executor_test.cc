@@ -38,11 +38,12 @@ class TrainerExecutorTest : public ::testing::Test {
     options_.checkpoint_seconds = 0;
     options_.upload_seconds = 0;
     options_.stop_ms = 10'000;
-    events_.progress = [this](int64_t step, double, const std::vector<v1::CurvePoint>& points) {
+    events_.progress = [this](const TaskProgress& progress) {
       MutexLock lock(&mutex_);
-      step_ = step;
-      points_ += static_cast<int>(points.size());
-      if (on_step_ && step > 0) on_step_(step);
+      step_ = progress.step;
+      resumed_from_ = progress.resumed_from_step.value_or(-1);
+      points_ += static_cast<int>(progress.points.size());
+      if (on_step_ && step_ > 0) on_step_(step_);
     };
     events_.checkpoint = [this](const v1::CheckpointRef& ref) {
       EXPECT_TRUE(store_.Has(ref.weights().sha256()) && store_.Has(ref.optimizer().sha256())) << "reported before it was uploaded";
@@ -89,7 +90,7 @@ class TrainerExecutorTest : public ::testing::Test {
   Mutex mutex_;
   CondVar changed_;
   std::function<void(int64_t)> on_step_;  // under the mutex
-  int64_t step_ = -1;
+  int64_t step_ = -1, resumed_from_ = -1;
   int points_ = 0;
   std::vector<int64_t> checkpoints_;
   std::unique_ptr<TrainerExecutor> executor_;
@@ -264,6 +265,7 @@ TEST_F(TrainerExecutorTest, AResumedStageStartsFromTheStateItIsGiven) {
   const v1::AttemptReport report = Run(stage);
   ASSERT_EQ(report.phase(), v1::AttemptReport::SUCCEEDED) << report.failure().message();
   EXPECT_EQ(report.result().resumed_from_step(), 6);
+  EXPECT_EQ(resumed_from_, 6);
   EXPECT_EQ(points_, 4);
 }
 

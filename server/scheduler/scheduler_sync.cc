@@ -45,7 +45,7 @@ absl::Status Scheduler::CheckSync(const v1::SyncRequest& request) const {
   if (worker->retired_incarnations.contains(info.incarnation())) {
     return absl::FailedPreconditionError(absl::StrCat("worker ", info.worker_id(), " was started again since: incarnation ",
                                                       info.incarnation(), " is over. If two daemons run under this "
-                                                      "name, give one of them another --worker-id"));
+                                                      "name, give one of them another --work-dir"));
   }
   if (worker->record.info.incarnation() == info.incarnation() && request.sequence() <= worker->last_sequence) {
     return absl::FailedPreconditionError(absl::StrCat("sequence ", request.sequence(), " is not above the last one, ",

@@ -131,6 +131,7 @@ void Run(const v1::TrainerRequest& request) {
     v1::TrainerEvent event;
     event.mutable_progress()->set_step(step);
     event.mutable_progress()->set_tokens_per_second(100);
+    event.mutable_progress()->set_resumed_from_step(from);
     v1::CurvePoint* point = event.mutable_progress()->add_points();
     point->set_metric("train_loss");
     point->set_step(step);

@@ -174,6 +174,8 @@ TaskControl::Stop Session::ShouldStop() {
 
 void Session::Progress(int64_t step, double tokens_per_second) {
   MutexLock lock(&mutex_);
+  // A stage tells its first step before it trains; until then the ticker's messages say nothing of it.
+  if (!waiting_.has_resumed_from_step()) waiting_.set_resumed_from_step(step);
   waiting_.set_step(step);
   waiting_.set_tokens_per_second(tokens_per_second);
 }
