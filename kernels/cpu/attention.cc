@@ -1,7 +1,5 @@
 #include "kernels/cpu/attention.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -13,6 +11,7 @@
 #include "kernels/attention/score.h"
 #include "kernels/cpu/attention_rows.h"
 #include "kernels/cpu/attention_tiles.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 
 namespace ablate {
@@ -181,17 +180,10 @@ Chunks BackwardChunks(const Call& call) {
 // work(task) for every task, on up to `threads` threads.
 template <class Work>
 void ForTasks(int threads, int64_t tasks, Work work) {
-  if (threads <= 1 || tasks == 1) {
+  ParallelFor(threads, tasks, [&](int64_t task) {
     const FlushDenormals flush;
-    for (int64_t task = 0; task < tasks; ++task) work(task);
-    return;
-  }
-#pragma omp parallel num_threads(static_cast<int>(std::min<int64_t>(threads, tasks)))
-  {
-    const FlushDenormals flush;
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t task = 0; task < tasks; ++task) work(task);
-  }
+    work(task);
+  });
 }
 
 void ForwardChunk(const Call& call, attention::ForwardRow forward_row, int b, int h, int begin, int end, const float* q,

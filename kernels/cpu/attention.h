@@ -2,7 +2,7 @@
 // never T x T. Must not know the Backend object: kernels/cpu/backend calls these two functions for its ops of these names.
 // Formulas: docs/attention.md; kernels/attention/score.h has the part that is shared with CUDA.
 //
-// Thread rule: any thread may call; a call uses up to `threads` OpenMP threads (>= 1) and its results have the same bits
+// Thread rule: any thread may call; a call uses up to `threads` threads (>= 1) and its results have the same bits
 // for every number of them.
 #pragma once
 

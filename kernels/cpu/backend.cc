@@ -1,5 +1,5 @@
 // The CPU backend: memory and the dispatch of ops to kernels/cpu/ops and kernels/cpu/attention. Must not know models.
-// OpenBLAS runs serially here (its own threading would cut products by the number of threads, and change bits); our loops are OpenMP.
+// Threads are ours (kernels/cpu/parallel.h); OpenBLAS runs serially inside an item.
 #include "kernels/backend.h"
 
 #include <cblas.h>
@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +17,7 @@
 #include "kernels/cpu/ops/layer_norm.h"
 #include "kernels/cpu/ops/linear.h"
 #include "kernels/cpu/ops/qkv.h"
+#include "kernels/cpu/parallel.h"
 
 namespace ablate {
 namespace {
@@ -26,10 +25,16 @@ namespace {
 // From this size on blocks are aligned to huge pages and ask for them: the kernel's default is madvise.
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kHugeFrom = 2 * kHugePage;
+constexpr size_t kAddressSpace = size_t{1} << 47;
 
 class CpuBackend : public Backend {
  public:
-  explicit CpuBackend(int threads) : threads_(threads) { openblas_set_num_threads(1); }
+  explicit CpuBackend(int threads) : threads_(threads) {
+    // OpenBLAS sets its buffers up in its first product, without a lock: not from two threads at once.
+    const float one = 1;
+    float product = 0;
+    CpuLinearForward(1, &one, &one, nullptr, &product, 1, 1, 1);
+  }
 
   std::string device_class() const override { return "cpu"; }
   std::string device_kind() const override { return absl::StrCat("cpu/", openblas_get_corename()); }
@@ -40,12 +45,11 @@ class CpuBackend : public Backend {
 
   absl::StatusOr<void*> Allocate(size_t bytes) override {
     const size_t alignment = bytes >= kHugeFrom ? kHugePage : 64;
-    if (bytes > SIZE_MAX / 2) return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
+    const std::string error = absl::StrCat("no memory for ", bytes, " bytes; use a smaller batch or model");
+    if (bytes > kAddressSpace) return absl::ResourceExhaustedError(error);
     const size_t rounded = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
     void* memory = std::aligned_alloc(alignment, rounded);
-    if (memory == nullptr) {
-      return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes; use a smaller batch or model"));
-    }
+    if (memory == nullptr) return absl::ResourceExhaustedError(error);
     if (alignment == kHugePage) madvise(memory, rounded, MADV_HUGEPAGE);
     std::memset(memory, 0, rounded);
     return memory;
@@ -141,17 +145,9 @@ class CpuBackend : public Backend {
 
 absl::StatusOr<std::unique_ptr<Backend>> NewCpuBackend(int threads) {
   CHECK_GE(threads, 1);
-  // OpenMP ends the process when it cannot have its threads; ask first.
-  std::vector<std::thread> probe;
-  absl::Status status;
-  try {
-    for (int i = 1; i < threads; ++i) probe.emplace_back([] {});
-  } catch (const std::system_error& error) {
-    status = absl::ResourceExhaustedError(
-        absl::StrCat("cannot start ", threads, " threads for the cpu backend (", error.what(), "); use fewer"));
+  if (!EnsureThreads(threads)) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot start ", threads, " threads for the cpu backend; use fewer"));
   }
-  for (std::thread& thread : probe) thread.join();
-  if (!status.ok()) return status;
   return std::unique_ptr<Backend>(new CpuBackend(threads));
 }
 

@@ -1,6 +1,7 @@
 #include "kernels/cpu/ops/linear.h"
 
 #include <cblas.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -30,6 +31,14 @@ struct Tiling {
   int size(int64_t i) const { return static_cast<int>(std::min(tile, extent - i * tile)); }
   int64_t extent, tile, count;
 };
+
+// A product on this thread alone: OpenBLAS's own threading would cut it by the number of threads, and change bits. Its OpenMP
+// build asks OpenMP, thread by thread, how many it may use.
+void Product(CBLAS_TRANSPOSE trans_a, CBLAS_TRANSPOSE trans_b, int m, int n, int k, const float* a, int lda, const float* b,
+             int ldb, float beta, float* c, int ldc) {
+  omp_set_num_threads(1);
+  cblas_sgemm(CblasRowMajor, trans_a, trans_b, m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
+}
 
 // db[begin, end) += column sums, rows in blocks: float inside a block, so that long sums lose little.
 void AddColumnSums(const float* dout, float* db, int64_t N, int64_t O, int64_t begin, int64_t end) {
@@ -61,8 +70,8 @@ void CpuLinearForward(int threads, const float* x, const float* w, const float* 
       // The product adds to the bias: OpenBLAS would pass over the tile to zero it anyway.
       for (int i = 0; i < rows.size(r); ++i) std::memcpy(tile + int64_t{i} * O, b + column, sizeof(float) * outputs.size(c));
     }
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows.size(r), outputs.size(c), I, 1.0f, x + row * I, I,
-                w + column * I, I, b != nullptr ? 1.0f : 0.0f, tile, O);
+    Product(CblasNoTrans, CblasTrans, rows.size(r), outputs.size(c), I, x + row * I, I, w + column * I, I,
+            b != nullptr ? 1.0f : 0.0f, tile, O);
   });
 }
 
@@ -77,9 +86,9 @@ void CpuLinearBackward(int threads, const float* dout, const float* x, const flo
       const int64_t begin = weights.begin(item);
       const int size = weights.size(item);
       if (O >= I) {
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, size, I, N, 1.0f, dout + begin, O, x, I, 1.0f, dw + begin * I, I);
+        Product(CblasTrans, CblasNoTrans, size, I, N, dout + begin, O, x, I, 1.0f, dw + begin * I, I);
       } else {
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, O, size, N, 1.0f, dout, O, x + begin, I, 1.0f, dw + begin, I);
+        Product(CblasTrans, CblasNoTrans, O, size, N, dout, O, x + begin, I, 1.0f, dw + begin, I);
       }
       return;
     }
@@ -87,8 +96,8 @@ void CpuLinearBackward(int threads, const float* dout, const float* x, const flo
     if (item < dx_tiles) {
       const int64_t r = item / inputs.count, c = item % inputs.count;
       const int64_t row = rows.begin(r), column = inputs.begin(c);
-      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows.size(r), inputs.size(c), O, 1.0f, dout + row * O, O,
-                  w + column, I, 0.0f, dx + row * I + column, I);
+      Product(CblasNoTrans, CblasNoTrans, rows.size(r), inputs.size(c), O, dout + row * O, O, w + column, I, 0.0f,
+              dx + row * I + column, I);
       return;
     }
     item -= dx_tiles;
