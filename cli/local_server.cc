@@ -84,7 +84,8 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(const std::strin
   const TempDir ready_dir;
   const std::string ready_file = JoinPath(ready_dir.path(), "ready");
   SubprocessOptions options;
-  options.argv = {program, "--data-dir", data_dir, "--listen", server->address_, "--ready-file", ready_file};
+  options.argv = {program, "--data-dir", data_dir, "--listen", server->address_, "--ready-file", ready_file,
+                  "--contact-seconds", "0.5"};  // for the eye: the worker is on this machine
   options.pipe_stdin = false;
   options.stderr_path = log_path;
   const uint64_t log_begin = FileSize(log_path).value_or(0);
