@@ -20,17 +20,22 @@ constexpr int kBytesAMessage = 1 << 20;
 constexpr int64_t kMaxRows = 10'000'000;
 
 // Only reads; of functions those that cannot load code or touch files.
-int Authorize(void*, int action, const char* name, const char* argument, const char*, const char*) {
+bool MayDo(int action, const char* name, const char* argument) {
   switch (action) {
     case SQLITE_SELECT:
     case SQLITE_READ:
-    case SQLITE_RECURSIVE: return SQLITE_OK;
-    case SQLITE_FUNCTION:
-      return argument != nullptr && std::strcmp(argument, "load_extension") == 0 ? SQLITE_DENY : SQLITE_OK;
+    case SQLITE_RECURSIVE: return true;
+    case SQLITE_FUNCTION: return argument == nullptr || std::strcmp(argument, "load_extension") != 0;
     case SQLITE_PRAGMA:  // a table's columns may be listed
-      return name != nullptr && (std::strcmp(name, "table_info") == 0 || std::strcmp(name, "table_list") == 0) ? SQLITE_OK : SQLITE_DENY;
-    default: return SQLITE_DENY;
+      return name != nullptr && (std::strcmp(name, "table_info") == 0 || std::strcmp(name, "table_list") == 0);
+    default: return false;
   }
+}
+
+int Authorize(void* denied, int action, const char* name, const char* argument, const char*, const char*) {
+  if (MayDo(action, name, argument)) return SQLITE_OK;
+  *static_cast<bool*>(denied) = true;
+  return SQLITE_DENY;
 }
 
 struct Deadline {
@@ -91,12 +96,13 @@ absl::Status RunUserQuery(const std::string& database_path, const v1::QueryReque
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> db, Connection::Open(database_path, Connection::Mode::kReadOnly));
   Deadline deadline{std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms)};
   sqlite3_progress_handler(db->handle(), kOpsBetweenChecks, &Deadline::Passed, &deadline);
-  sqlite3_set_authorizer(db->handle(), &Authorize, nullptr);
+  bool denied = false;  // codes of refusals vary by statement
+  sqlite3_set_authorizer(db->handle(), &Authorize, &denied);
   sqlite3_limit(db->handle(), SQLITE_LIMIT_LENGTH, 64 << 20);  // one value must not take all memory
 
   const auto error = [&](int code) -> absl::Status {
     const absl::Status status = db->ErrorOf(code, "the query");
-    if (status.code() == absl::StatusCode::kPermissionDenied) {
+    if (denied || status.code() == absl::StatusCode::kPermissionDenied) {
       return absl::PermissionDeniedError(absl::StrCat("only reading is allowed here (SELECT, WITH): ", sqlite3_errmsg(db->handle())));
     }
     if (status.code() == absl::StatusCode::kDeadlineExceeded) {
