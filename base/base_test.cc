@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/flag_words.h"
 #include "base/hash.h"
 #include "base/ids.h"
 #include "base/status_macros.h"
@@ -80,6 +81,19 @@ TEST(FakeClock, WallStepsLeaveMonotonicTimeAlone) {
 }
 
 TEST(Ids, DoNotRepeat) { EXPECT_NE(IdGenerator::Random().NewId("x"), IdGenerator::Random().NewId("x")); }
+
+TEST(FlagWordsTest, NamesAreRewrittenAndValuesAreNot) {
+  const std::vector<std::string> known = {"--data-dir", "--insecure", "--max-threads"};
+  std::vector<std::string> words = {"a-program", "--data-dir", "--odd-name", "--max-threads=1-2", "--insecure", "--data-dir=a-b", "x-y"};
+  ASSERT_EQ(*UnderscoreFlags(known, {"--insecure"}, &words), FlagWords::kRun);
+  EXPECT_THAT(words, ::testing::ElementsAre("a-program", "--data_dir", "--odd-name", "--max_threads=1-2", "--insecure", "--data_dir=a-b", "x-y"));
+  words = {"p", "--data-dri=1"};
+  EXPECT_THAT(std::string(UnderscoreFlags(known, {}, &words).status().message()), ::testing::HasSubstr("did you mean \"--data-dir\""));
+  words = {"p", "--data-dir", "--version", "-h"};
+  EXPECT_EQ(*UnderscoreFlags(known, {}, &words), FlagWords::kHelp) << "a value is no flag";
+  words = {"p", "--version"};
+  EXPECT_EQ(*UnderscoreFlags(known, {}, &words), FlagWords::kVersion);
+}
 
 }  // namespace
 }  // namespace ablate

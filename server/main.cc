@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
+#include "base/flag_words.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
@@ -138,23 +139,11 @@ int UsageFailure(const std::string& message) {
 }
 
 int Main(int argc, char** argv) {
-  // Flags are written with dashes, and Abseil knows its own by underscores. It would also end with 1 on --help, and list the
-  // flags of libraries.
-  const std::vector<std::string> known(std::begin(kFlagNames), std::end(kFlagNames));
   std::vector<std::string> words(argv, argv + argc);
-  for (size_t i = 1; i < words.size(); ++i) {
-    std::string& word = words[i];
-    if (word == "--help" || word == "-h") return std::fputs(kUsage, stdout) < 0;
-    if (word == "--version") return std::printf("ablate-server %s\n", BuildVersion()) < 0;
-    if (!absl::StartsWith(word, "--")) continue;
-    const size_t end = std::min(word.find('='), word.size());
-    const std::string name = word.substr(0, end);
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      return UsageFailure(absl::StrCat("unknown flag ", name, DidYouMean(name, known)));
-    }
-    std::replace(word.begin() + 2, word.begin() + static_cast<std::ptrdiff_t>(end), '-', '_');
-    if (end == word.size() && name != "--insecure") ++i;  // its value, which may begin with dashes
-  }
+  const auto asked = UnderscoreFlags({std::begin(kFlagNames), std::end(kFlagNames)}, {"--insecure"}, &words);
+  if (!asked.ok()) return UsageFailure(std::string(asked.status().message()));
+  if (*asked == FlagWords::kHelp) return std::fputs(kUsage, stdout) < 0;
+  if (*asked == FlagWords::kVersion) return std::printf("ablate-server %s\n", BuildVersion()) < 0;
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

@@ -178,52 +178,35 @@ absl::Status ArtifactCache::Verify(const std::string& sha256, int64_t bytes) {
 absl::StatusOr<ArtifactCache::Pin> ArtifactCache::Fetch(const v1::ArtifactRef& ref, const StopSignal& stop) {
   const std::string& sha256 = ref.sha256();
   if (!IsSha256Hex(sha256)) return absl::InvalidArgumentError(absl::StrCat("\"", sha256, "\" is not a SHA-256"));
-  for (;;) {
-    bool verify = false;
-    int64_t bytes = 0;
-    {
-      MutexLock lock(&mutex_);
-      Entry* entry = &entries_[sha256];
-      while (entry->busy) {
-        if (stop.raised()) return absl::CancelledError("stopped while another slot fetched the file");
-        changed_.WaitFor(&mutex_, kStopPollMicros);
-        entry = &entries_[sha256];
-      }
-      if (entry->here && entry->verified && FileExists(PathOf(sha256))) return PinLocked(sha256);
-      if (stop.raised()) return absl::CancelledError("stopped before the file was fetched");
-      verify = entry->here;
-      bytes = entry->bytes;
-      entry->busy = true;
-    }
-    absl::Status status;
-    if (verify) {
-      status = Verify(sha256, bytes);
-      if (!status.ok()) {
-        LOG(WARNING) << "artifact cache: " << status.message() << "; fetching it again";
-        status = RemoveFile(PathOf(sha256));
-      }
-    }
-    const bool whole = verify && status.ok() && FileExists(PathOf(sha256));
-    if (status.ok() && !whole) status = Download(ref, stop);
-
+  bool verify = false;
+  int64_t bytes = 0;
+  {
     MutexLock lock(&mutex_);
-    Entry& entry = entries_[sha256];
-    entry.busy = false;
-    changed_.NotifyAll();
-    if (entry.here) total_bytes_ -= entry.bytes;
-    entry.here = status.ok();
-    if (!status.ok()) {
-      if (entry.pins == 0) entries_.erase(sha256);
-      return status;
+    while (entries_[sha256].busy) {
+      if (stop.raised()) return absl::CancelledError("stopped while another slot fetched the file");
+      changed_.WaitFor(&mutex_, kStopPollMicros);
     }
-    const absl::StatusOr<uint64_t> size = FileSize(PathOf(sha256));
-    entry.bytes = size.ok() ? static_cast<int64_t>(*size) : 0;
-    entry.verified = true;
-    total_bytes_ += entry.bytes;
-    Pin pin = PinLocked(sha256);
-    EvictLocked();
-    return pin;
+    Entry& entry = entries_[sha256];
+    if (entry.here && entry.verified && FileExists(PathOf(sha256))) return PinLocked(sha256);
+    if (stop.raised()) return absl::CancelledError("stopped before the file was fetched");
+    verify = entry.here;
+    bytes = entry.bytes;
+    entry.busy = true;
   }
+  absl::Status status;
+  bool whole = false;
+  if (verify) {
+    status = Verify(sha256, bytes);
+    whole = status.ok();
+    if (!whole) {
+      LOG(WARNING) << "artifact cache: " << status.message() << "; fetching it again";
+      status = RemoveFile(PathOf(sha256));
+    }
+  }
+  if (status.ok() && !whole) status = Download(ref, stop);
+  const int64_t size = static_cast<int64_t>(FileSize(PathOf(sha256)).value_or(0));
+  MutexLock lock(&mutex_);
+  return SettleLocked(sha256, status, size);
 }
 
 absl::Status ArtifactCache::Download(const v1::ArtifactRef& ref, const StopSignal& stop) {
@@ -338,26 +321,41 @@ absl::StatusOr<ArtifactCache::Pin> ArtifactCache::FetchData(const v1::DataFile& 
 absl::StatusOr<ArtifactCache::Pin> ArtifactCache::Adopt(const std::string& path, const v1::ArtifactRef& ref) {
   if (!IsSha256Hex(ref.sha256())) return absl::InvalidArgumentError(absl::StrCat("\"", ref.sha256(), "\" is not a SHA-256"));
   ABLATE_ASSIGN_OR_RETURN(const uint64_t size, FileSize(path));
-  MutexLock lock(&mutex_);
-  while (entries_[ref.sha256()].busy) changed_.Wait(&mutex_);
-  Entry& entry = entries_[ref.sha256()];
-  if (!entry.here || !entry.verified || !FileExists(PathOf(ref.sha256()))) {
-    const std::string target = PathOf(ref.sha256());
-    ABLATE_RETURN_IF_ERROR(RemoveFile(target));
-    if (::link(path.c_str(), target.c_str()) != 0) {
-      std::error_code error;
-      std::filesystem::copy_file(path, target, error);
-      if (error) {
-        RemoveFile(target).IgnoreError();
-        return absl::UnavailableError(absl::StrCat("cannot copy ", path, " to ", target, ": ", error.message()));
-      }
-    }
-    if (entry.here) total_bytes_ -= entry.bytes;
-    entry.here = entry.verified = true;
-    entry.bytes = static_cast<int64_t>(size);
-    total_bytes_ += entry.bytes;
+  const std::string target = PathOf(ref.sha256());
+  {
+    MutexLock lock(&mutex_);
+    while (entries_[ref.sha256()].busy) changed_.Wait(&mutex_);
+    Entry& entry = entries_[ref.sha256()];
+    if (entry.here && entry.verified && FileExists(target)) return PinLocked(ref.sha256());
+    entry.busy = true;
   }
-  Pin pin = PinLocked(ref.sha256());
+  // Where a link cannot be had this copies, and that takes a while: not under the lock, which the heartbeat takes too.
+  absl::Status status = RemoveFile(target);
+  if (status.ok() && ::link(path.c_str(), target.c_str()) != 0) {
+    std::error_code error;
+    std::filesystem::copy_file(path, target, error);
+    if (error) {
+      RemoveFile(target).IgnoreError();
+      status = absl::UnavailableError(absl::StrCat("cannot copy ", path, " to ", target, ": ", error.message()));
+    }
+  }
+  MutexLock lock(&mutex_);
+  return SettleLocked(ref.sha256(), status, static_cast<int64_t>(size));
+}
+
+absl::StatusOr<ArtifactCache::Pin> ArtifactCache::SettleLocked(const std::string& sha256, const absl::Status& status, int64_t bytes) {
+  Entry& entry = entries_[sha256];
+  entry.busy = false;
+  changed_.NotifyAll();
+  if (entry.here) total_bytes_ -= entry.bytes;
+  entry.here = entry.verified = status.ok();
+  if (!status.ok()) {
+    if (entry.pins == 0) entries_.erase(sha256);
+    return status;
+  }
+  entry.bytes = bytes;
+  total_bytes_ += bytes;
+  Pin pin = PinLocked(sha256);
   EvictLocked();
   return pin;
 }

@@ -94,6 +94,8 @@ class ArtifactCache {
   std::string PathOf(const std::string& sha256) const;
   Pin PinLocked(const std::string& sha256) ABLATE_REQUIRES(mutex_);
   void Unpin(const std::string& sha256);
+  // Ends what set `busy`: the file is here now, or `status` says why not.
+  absl::StatusOr<Pin> SettleLocked(const std::string& sha256, const absl::Status& status, int64_t bytes) ABLATE_REQUIRES(mutex_);
   void EvictLocked() ABLATE_REQUIRES(mutex_);
   // The steps of Fetch, without the lock; only for the one who set `busy`.
   absl::Status Verify(const std::string& sha256, int64_t bytes);

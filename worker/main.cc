@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstddef>
+#include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/files.h"
+#include "base/flag_words.h"
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -76,6 +78,10 @@ SIGTERM or SIGINT: saves what runs, hands it back, ends with code 0. A second on
 Exit codes: 0 drained, 1 cannot work (the message says why), 2 usage.
 )";
 
+constexpr const char* kFlagNames[] = {"--server", "--device", "--slots", "--threads-per-slot", "--work-dir", "--data-root", "--labels", "--name",
+                                      "--cache-bytes", "--checkpoint-seconds", "--upload-seconds", "--hang-seconds", "--grace-seconds",
+                                      "--executor", "--trainer"};
+
 int Fail(int code, const std::string& message) {
   std::fprintf(stderr, "ablate-worker: %s\n", message.c_str());
   return code;
@@ -122,6 +128,8 @@ int Main() {
   ::sigaddset(&signals, SIGINT);
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
+  // gRPC's own complaints repeat ours, unreadably.
+  ::setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
 
   const std::string address = absl::GetFlag(FLAGS_server);
   const bool noop = absl::GetFlag(FLAGS_executor) == "noop";
@@ -213,14 +221,11 @@ int Main() {
 }  // namespace ablate
 
 int main(int argc, char** argv) {
-  // Options are written with dashes, and Abseil knows its flags by underscores.
   std::vector<std::string> words(argv, argv + argc);
-  for (std::string& word : words) {
-    if (word == "--help" || word == "-h") return std::fputs(ablate::kHelp, stdout) < 0;
-    if (word == "--version") return std::printf("ablate-worker %s\n", ablate::BuildVersion()) < 0;
-    if (word.rfind("--", 0) != 0) continue;
-    std::replace(word.begin() + 2, word.begin() + static_cast<std::ptrdiff_t>(std::min(word.find('='), word.size())), '-', '_');
-  }
+  const auto asked = ablate::UnderscoreFlags({std::begin(ablate::kFlagNames), std::end(ablate::kFlagNames)}, {}, &words);
+  if (!asked.ok()) return ablate::Fail(ablate::kExitUsage, absl::StrCat(asked.status().message(), " (see ablate-worker --help)"));
+  if (*asked == ablate::FlagWords::kHelp) return std::fputs(ablate::kHelp, stdout) < 0;
+  if (*asked == ablate::FlagWords::kVersion) return std::printf("ablate-worker %s\n", ablate::BuildVersion()) < 0;
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

@@ -291,6 +291,7 @@ TrainerExecutor::Ending TrainerExecutor::Follow(const v1::TrainerRequest& reques
   }
   const bool kept = child_->pid() == child_before;
   bool heard = false;
+  if (kept) child_->ForgetLog();  // of other tasks
   // A child that does not take the request has ended or hangs; the loop finds out which.
   child_->Send(request).IgnoreError();
 

@@ -47,8 +47,9 @@ class TrainerProcess {
 
   const ExitStatus& exit() const { return exit_; }
   const std::string& fault() const { return fault_; }
-  // The last 16 KiB of its stderr.
+  // The last 16 KiB of its stderr since the last ForgetLog.
   const std::string& stderr_tail() const { return tail_; }
+  void ForgetLog() { tail_.clear(); }
   pid_t pid() const { return child_.pid(); }
 
  private:
