@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "base/subprocess.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace ablate {
