@@ -84,13 +84,13 @@ class Cluster:
 
     def _spawn(self, log_name, argv):
         self.starts += 1
-        log = open(os.path.join(self.dir, f"{log_name}.{self.starts}.log"), "wb")
-        return subprocess.Popen(argv, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        with open(os.path.join(self.dir, f"{log_name}.{self.starts}.log"), "wb") as log:
+            return subprocess.Popen(argv, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
 
     def start_server(self, *flags):
         self.server = self._spawn("server", [
             os.path.join(BIN, "ablate-server"), "--data-dir", self.data_dir, "--listen", self.address,
-            "--lease-seconds", str(self.lease_seconds), *flags])
+            "--lease-seconds", str(self.lease_seconds), "--contact-seconds", "0.1", *flags])
         self.poll("the server answers", lambda: self.ablate("sweep", "list", "-o", "json", check=False).returncode == 0)
         return self.server
 

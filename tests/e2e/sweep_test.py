@@ -37,7 +37,9 @@ class Sweeps(ClusterTest):
         for row in compared:
             for key in ("difference", "low", "high", "p", "p_adjusted", "n", "baseline"):
                 self.assertIn(key, row)
-            self.assertGreaterEqual(row["p_adjusted"], row["p"])
+            if row["p"] is not None:
+                self.assertGreaterEqual(row["p_adjusted"], row["p"])
+        self.assertGreater(len([r for r in compared if r["p"] is not None]), 0)
         self.assertEqual({r["baseline"]["attention.variant"] for r in compared}, {"softmax"})
 
         # The same numbers from the stock shell's view as from the tool.
@@ -91,7 +93,7 @@ class Sweeps(ClusterTest):
         cluster.wait("many", timeout=240)
         cluster.check_alive()
         self.assertEqual(cluster.sql("SELECT count(*), sum(state = 'SUCCEEDED'), max(attempt) FROM jobs"), [(2000, 2000, 1)])
-        self.assertEqual(cluster.sql("SELECT count(*), count(DISTINCT job_id) FROM attempts"), [(2000, 2000)])
+        self.assertEqual(cluster.sql("SELECT count(*), count(DISTINCT job) FROM attempts"), [(2000, 2000)])
 
     def test_run_on_one_machine_and_again(self):
         cluster = self.cluster()
