@@ -58,6 +58,8 @@ struct Block {
   std::map<std::tuple<std::string, bool, int64_t>, std::string> cells;
   std::set<int64_t> counts;  // every n seen
   std::set<std::string> methods, levels;
+  std::vector<double> half_widths;
+  int decimals = 4;  // of every cell, by the median half-width: a column is read at a glance only if its points line up
   std::vector<std::string> notes;
   int64_t diverged = 0;
 };
@@ -80,6 +82,13 @@ std::vector<Block> MakeBlocks(const Rows& rows) {
     block->counts.insert(row.n());
     block->levels.insert(LevelText(row.level()));
     if (!row.method().empty()) block->methods.insert(MethodText(row.method()));
+    if (row.has_low() && row.has_high()) block->half_widths.push_back((row.high() - row.low()) / 2);
+  }
+  for (Block& block : blocks) {
+    if (block.half_widths.empty()) continue;
+    const auto median = block.half_widths.begin() + block.half_widths.size() / 2;
+    std::nth_element(block.half_widths.begin(), median, block.half_widths.end());
+    block.decimals = DecimalsFor(*median);
   }
   // The metrics that people come for go first.
   const auto rank = [](const Block& block) { return block.metric == "loss_targets" ? 0 : block.metric == "loss" ? 1 : 2; };
@@ -155,7 +164,7 @@ Report TableReport(const v1::GetTableResponse& response) {
     });
     using Row = v1::ConfidenceRow;
     std::string text = FormatMeanInterval(Opt(row, &Row::has_mean, &Row::mean), Opt(row, &Row::has_low, &Row::low),
-                                          Opt(row, &Row::has_high, &Row::high));
+                                          Opt(row, &Row::has_high, &Row::high), block.decimals);
     std::vector<std::string> extra;
     if (row.n() > 0 && row.n() != *block.counts.rbegin()) extra.push_back(absl::StrCat("n=", row.n()));
     if (row.diverged_seeds_size() > 0) {
@@ -203,7 +212,7 @@ Report ComparisonReport(const v1::CompareArmsResponse& response) {
     families[&block].insert(row.family_size());
     using Row = v1::ComparisonRow;
     std::string text = FormatMeanInterval(Opt(row, &Row::has_difference, &Row::difference), Opt(row, &Row::has_low, &Row::low),
-                                          Opt(row, &Row::has_high, &Row::high));
+                                          Opt(row, &Row::has_high, &Row::high), block.decimals);
     std::vector<std::string> extra;
     if (row.has_p_adjusted()) extra.push_back(absl::StrCat("p ", FormatP(row.p_adjusted())));
     if (row.n() > 0 && row.n() != *block.counts.rbegin()) extra.push_back(absl::StrCat("n=", row.n()));

@@ -438,12 +438,11 @@ int DecimalsFor(double half_width, int significant) {
   return std::clamp(significant - 1 - exponent, 0, 12);
 }
 
-std::string FormatMeanInterval(std::optional<double> mean, std::optional<double> low, std::optional<double> high) {
+std::string FormatMeanInterval(std::optional<double> mean, std::optional<double> low, std::optional<double> high,
+                               int decimals) {
   if (!mean.has_value()) return "-";
-  if (!low.has_value() || !high.has_value()) return absl::StrFormat("%.4f", *mean);
-  const double half_width = (*high - *low) / 2;
-  const int decimals = DecimalsFor(half_width);
-  return absl::StrFormat("%.*f ± %.*f", decimals, *mean, decimals, half_width);
+  if (!low.has_value() || !high.has_value()) return absl::StrFormat("%.*f", decimals, *mean);
+  return absl::StrFormat("%.*f ± %.*f", decimals, *mean, decimals, (*high - *low) / 2);
 }
 
 std::string FormatP(std::optional<double> p) {

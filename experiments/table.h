@@ -130,8 +130,9 @@ absl::StatusOr<std::vector<ComparisonRow>> ComparisonTable(std::span<const Measu
 // Decimals that show `half_width` with `significant` digits, between 0 and 12: 0.0279 -> 4, 12.3 -> 1. A half-width
 // of zero or below, or not finite, gives 4.
 int DecimalsFor(double half_width, int significant = 3);
-// "3.2213 ± 0.0279"; without an interval the mean alone with 4 decimals; "-" without a mean.
-std::string FormatMeanInterval(std::optional<double> mean, std::optional<double> low, std::optional<double> high);
+// "3.2213 ± 0.0279"; without an interval the mean alone; "-" without a mean.
+std::string FormatMeanInterval(std::optional<double> mean, std::optional<double> low, std::optional<double> high,
+                               int decimals);
 // "0.0312", "<0.0001", "-" where there is none.
 std::string FormatP(std::optional<double> p);
 

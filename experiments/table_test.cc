@@ -407,10 +407,10 @@ TEST(ComparisonTable, SweepsAreFamiliesOfTheirOwn) {
 }
 
 TEST(Format, EnoughDecimalsForTheHalfWidth) {
-  EXPECT_EQ(FormatMeanInterval(3.2213436, 3.1933951, 3.2492921), "3.2213 ± 0.0279");
-  EXPECT_EQ(FormatMeanInterval(1234.5, 1000.0, 1469.0), "1234 ± 234");
-  EXPECT_EQ(FormatMeanInterval(3.5, std::nullopt, std::nullopt), "3.5000");
-  EXPECT_EQ(FormatMeanInterval(std::nullopt, std::nullopt, std::nullopt), "-");
+  EXPECT_EQ(FormatMeanInterval(3.2213436, 3.1933951, 3.2492921, 4), "3.2213 ± 0.0279");
+  EXPECT_EQ(FormatMeanInterval(1234.5, 1000.0, 1469.0, 0), "1234 ± 234");
+  EXPECT_EQ(FormatMeanInterval(3.5, std::nullopt, std::nullopt, 4), "3.5000");
+  EXPECT_EQ(FormatMeanInterval(std::nullopt, std::nullopt, std::nullopt, 4), "-");
   EXPECT_EQ(DecimalsFor(0), 4);
   EXPECT_EQ(DecimalsFor(kNan), 4);
   EXPECT_EQ(DecimalsFor(1e-300), 12);
