@@ -15,7 +15,7 @@ constexpr int64_t kNamedForChanges = 50'000;
 
 // Whether a report brings anything for the database besides its phase.
 bool HasNews(const v1::AttemptReport& report) {
-  return report.points_size() > 0 || report.has_checkpoint() || report.has_resumed_from_step();
+  return report.points_size() > 0 || report.has_checkpoint();
 }
 
 }  // namespace

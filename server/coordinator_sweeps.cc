@@ -1,6 +1,6 @@
 // Sweeps: planning, submission, watching, cancelling, retrying. See coordinator_impl.h.
 #include <algorithm>
-#include <map>
+#include <chrono>
 
 #include "absl/strings/numbers.h"
 #include "base/hash.h"
@@ -324,8 +324,14 @@ absl::Status CoordinatorImpl::WatchSweep(const v1::WatchSweepRequest& request, c
       if (!send(sweep)) return absl::CancelledError("the client is gone");
       last_sent = std::move(bytes);
       if (sweep.state() != v1::SWEEP_RUNNING) return absl::OkStatus();
+      // Whatever changes meanwhile is told in one message. In real time: this is for the client's sake.
+      const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(kWatchIntervalMicros);
       MutexLock lock(&mutex_);
-      if (!stopping_) work_changed_.WaitFor(&mutex_, kWatchIntervalMicros);
+      while (!stopping_) {
+        const auto left = std::chrono::duration_cast<std::chrono::microseconds>(until - std::chrono::steady_clock::now()).count();
+        if (left <= 0) break;
+        changed_.WaitFor(&mutex_, left);
+      }
     } else if (sweep.state() != v1::SWEEP_RUNNING) {
       return absl::OkStatus();
     }
