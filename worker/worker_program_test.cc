@@ -236,7 +236,7 @@ TEST_F(WorkerProgramTest, AResultOutlivesTheDaemonThatCouldNotHandItIn) {
   ASSERT_TRUE(coordinator_.Await([](const Jobs& jobs) { return jobs.at("job").attempt == 1; }));
   while (coordinator_.last_request().attempts().empty()) std::this_thread::yield();
   coordinator_.StopServing();
-  const std::string results = dir_.path() + "/work/results";
+  const std::string results = JoinPath(dir_.path(), "work") + "/results";
   while (ListDir(results)->empty()) std::this_thread::yield();
   worker.Kill(SIGTERM);
   EXPECT_EQ(worker.Wait().code, 0);
