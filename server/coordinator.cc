@@ -70,26 +70,28 @@ absl::Status CoordinatorImpl::CheckOpen() const {
   return absl::OkStatus();
 }
 
-CoordinatorImpl::Change CoordinatorImpl::Enqueue(Effects effects, const std::string& request_id, Body before, Body after) {
+CoordinatorImpl::Change CoordinatorImpl::Enqueue(Effects effects, const std::string& request_id, Body before,
+                                                 Body after) {
   Change change;
   change.epoch = current_epoch_;
   change.sequence = ++sequence_;
   change.request_id = request_id;
   Announce(effects);
   const int64_t wall_us = options_.clock->WallMicros();
-  change.ticket = store_->Enqueue([this, epoch = change.epoch, wall_us, effects = std::move(effects), before = std::move(before),
-                                   after = std::move(after), unreferenced = change.unreferenced](Connection& db) -> absl::Status {
-    if (failed_epoch_ >= epoch) return absl::UnavailableError("a write that this one builds on failed");
-    const absl::Status status = [&]() -> absl::Status {
-      if (before) ABLATE_RETURN_IF_ERROR(before(db, unreferenced.get()));
-      ABLATE_RETURN_IF_ERROR(ApplyEffects(db, effects, wall_us));
-      if (after) ABLATE_RETURN_IF_ERROR(after(db, unreferenced.get()));
-      return CollectStates(db, effects.collections, unreferenced.get());
-    }();
-    // Memory is ahead of the disk now: nothing that builds on it may be stored.
-    if (!status.ok()) failed_epoch_ = epoch;
-    return status;
-  });
+  change.ticket =
+      store_->Enqueue([this, epoch = change.epoch, wall_us, effects = std::move(effects), before = std::move(before),
+                       after = std::move(after), unreferenced = change.unreferenced](Connection& db) -> absl::Status {
+        if (failed_epoch_ >= epoch) return absl::UnavailableError("a write that this one builds on failed");
+        const absl::Status status = [&]() -> absl::Status {
+          if (before) ABLATE_RETURN_IF_ERROR(before(db, unreferenced.get()));
+          ABLATE_RETURN_IF_ERROR(ApplyEffects(db, effects, wall_us));
+          if (after) ABLATE_RETURN_IF_ERROR(after(db, unreferenced.get()));
+          return CollectStates(db, effects.collections, unreferenced.get());
+        }();
+        // Memory is ahead of the disk now: nothing that builds on it may be stored.
+        if (!status.ok()) failed_epoch_ = epoch;
+        return status;
+      });
   last_change_ = change;
   return change;
 }
@@ -123,7 +125,8 @@ absl::Status CoordinatorImpl::Settle(const std::optional<Change>& last) {
   const absl::Status status = store_->Wait(last->ticket);
   if (status.ok()) return status;
   Recover(last->epoch);
-  return absl::UnavailableError(absl::StrCat("something that had just happened could not be stored; try again: ", status.message()));
+  return absl::UnavailableError(
+      absl::StrCat("something that had just happened could not be stored; try again: ", status.message()));
 }
 
 void CoordinatorImpl::DeleteUnreferenced(const Change& change) {
@@ -184,12 +187,14 @@ void CoordinatorImpl::TickerLoop() {
       Recover(current_epoch_);
     }
     if (change.has_value()) {
-      if (absl::Status status = Finish(*change); !status.ok()) LOG(ERROR) << "expired leases could not be stored: " << status;
+      if (absl::Status status = Finish(*change); !status.ok())
+        LOG(ERROR) << "expired leases could not be stored: " << status;
     }
   }
 }
 
-absl::StatusOr<std::optional<StoredRequest>> CoordinatorImpl::FindRepeated(const std::string& request_id, const char* method) {
+absl::StatusOr<std::optional<StoredRequest>> CoordinatorImpl::FindRepeated(const std::string& request_id,
+                                                                           const char* method) {
   if (request_id.empty()) return std::nullopt;
   std::optional<StoredRequest> stored;
   if (const auto found = requests_in_flight_.find(request_id); found != requests_in_flight_.end()) {
@@ -201,8 +206,8 @@ absl::StatusOr<std::optional<StoredRequest>> CoordinatorImpl::FindRepeated(const
     }));
   }
   if (stored.has_value() && stored->method != method) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("request_id \"", request_id, "\" was used for another call (", stored->method, "): choose a new one"));
+    return absl::InvalidArgumentError(absl::StrCat("request_id \"", request_id, "\" was used for another call (",
+                                                   stored->method, "): choose a new one"));
   }
   return stored;
 }
@@ -213,7 +218,7 @@ CoordinatorImpl::Body CoordinatorImpl::Remember(const std::string& request_id, c
   StoredRequest request{method, response.SerializeAsString()};
   requests_in_flight_[request_id] = request;
   return [request_id, request = std::move(request), wall_us = options_.clock->WallMicros()](Connection& db,
-                                                                                         std::vector<std::string>*) {
+                                                                                            std::vector<std::string>*) {
     return SaveRequest(db, request_id, request.method, request.response, wall_us);
   };
 }

@@ -1,6 +1,6 @@
-// The coordinator: what every service method does, free of gRPC. Joins the pure scheduler (what should happen) and the store
-// (what has happened): each change runs the scheduler, is written by the store's single writer, and is answered after the commit.
-// If a commit fails, the scheduler is rebuilt from the store, so memory never runs ahead of the disk.
+// The coordinator: what every service method does, free of gRPC. Joins the pure scheduler (what should happen) and the
+// store (what has happened): each change runs the scheduler, is written by the store's single writer, and is answered
+// after the commit. If a commit fails, the scheduler is rebuilt from the store, so memory never runs ahead of the disk.
 //
 // Requests and answers are the messages of proto/coordinator.proto and proto/link.proto, which also name the errors.
 // Thread rule: every method may be called from any thread; calls block until their commit.
@@ -21,16 +21,17 @@
 namespace ablate {
 
 struct CoordinatorOptions {
-  std::string data_dir;              // database at data_dir/ablate.db
+  std::string data_dir;  // database at data_dir/ablate.db
   const Clock* clock = &Clock::Real();
   IdGenerator* ids = &IdGenerator::Random();
-  int64_t lease_ms = 30'000;         // silence after which a worker's attempts are taken away
-  int64_t busy_contact_ms = 2'000;   // how often a busy worker calls
-  int64_t idle_wait_ms = 30'000;     // how long an idle worker is kept in the call
+  int64_t lease_ms = 30'000;        // silence after which a worker's attempts are taken away
+  int64_t busy_contact_ms = 2'000;  // how often a busy worker calls
+  int64_t idle_wait_ms = 30'000;    // how long an idle worker is kept in the call
   int32_t max_failures = 3;
   // Whether an artifact is stored; asked at submission and when a result names an end state. Unset: all are.
   std::function<bool(const std::string& sha256)> has_artifact;
-  // Removes an artifact that nothing names any more. Called under the coordinator's lock, after the commit: must be quick.
+  // Removes an artifact that nothing names any more. Called under the coordinator's lock, after the commit: must be
+  // quick.
   std::function<void(const std::string& sha256)> delete_artifact;
   // Runs before each commit of the database; an error fails it, as a full disk does. For tests.
   std::function<absl::Status()> before_commit;
@@ -39,7 +40,8 @@ struct CoordinatorOptions {
 class Coordinator {
  public:
   // Opens or creates the database, runs migrations, re-arms one full lease for every running attempt.
-  // FailedPrecondition: the database is newer than this build, locked by another coordinator, or damaged (says what to do).
+  // FailedPrecondition: the database is newer than this build, locked by another coordinator, or damaged (says what to
+  // do).
   static absl::StatusOr<std::unique_ptr<Coordinator>> Open(const CoordinatorOptions& options);
   virtual ~Coordinator() = default;
 
@@ -47,9 +49,10 @@ class Coordinator {
   virtual absl::StatusOr<v1::SubmitSweepResponse> SubmitSweep(const v1::SubmitSweepRequest& request) = 0;
   virtual absl::StatusOr<v1::Sweep> GetSweep(const v1::GetSweepRequest& request) = 0;
   virtual absl::StatusOr<v1::ListSweepsResponse> ListSweeps(const v1::ListSweepsRequest& request) = 0;
-  // Calls `send` with the sweep now and at each change, at most 5 times a second, until it is over, `send` returns false,
-  // or `cancelled` returns true (asked at least every second).
-  virtual absl::Status WatchSweep(const v1::WatchSweepRequest& request, const std::function<bool(const v1::Sweep&)>& send,
+  // Calls `send` with the sweep now and at each change, at most 5 times a second, until it is over, `send` returns
+  // false, or `cancelled` returns true (asked at least every second).
+  virtual absl::Status WatchSweep(const v1::WatchSweepRequest& request,
+                                  const std::function<bool(const v1::Sweep&)>& send,
                                   const std::function<bool()>& cancelled) = 0;
   virtual absl::StatusOr<v1::Sweep> CancelSweep(const v1::CancelSweepRequest& request) = 0;
   virtual absl::StatusOr<v1::RetrySweepResponse> RetrySweep(const v1::RetrySweepRequest& request) = 0;
@@ -62,13 +65,15 @@ class Coordinator {
 
   virtual absl::StatusOr<v1::GetTableResponse> GetTable(const v1::GetTableRequest& request) = 0;
   virtual absl::StatusOr<v1::CompareArmsResponse> CompareArms(const v1::CompareArmsRequest& request) = 0;
-  virtual absl::Status Query(const v1::QueryRequest& request, const std::function<bool(const v1::QueryResponse&)>& send) = 0;
+  virtual absl::Status Query(const v1::QueryRequest& request,
+                             const std::function<bool(const v1::QueryResponse&)>& send) = 0;
 
   virtual absl::StatusOr<v1::ListWorkersResponse> ListWorkers(const v1::ListWorkersRequest& request) = 0;
   virtual absl::StatusOr<v1::WorkerInfo> DrainWorker(const v1::DrainWorkerRequest& request) = 0;
 
   // A fully idle worker is kept until there is work, idle_wait_ms passed, a newer Sync of it came, or `cancelled`.
-  virtual absl::StatusOr<v1::SyncResponse> Sync(const v1::SyncRequest& request, const std::function<bool()>& cancelled) = 0;
+  virtual absl::StatusOr<v1::SyncResponse> Sync(const v1::SyncRequest& request,
+                                                const std::function<bool()>& cancelled) = 0;
 
   // Wakes everyone who waits; further calls get Unavailable. Then the destructor may run.
   virtual void Shutdown() = 0;

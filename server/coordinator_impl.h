@@ -2,11 +2,11 @@
 // coordinator_sweeps.cc, coordinator_jobs.cc, coordinator_results.cc, coordinator_link.cc.
 // Must not be included outside server/coordinator*.
 //
-// How a change is made: under mutex_ the scheduler handles the event and its effects are enqueued at the store, so the order of
-// commits is the order of events; the caller then waits for its commit without the lock. When a commit fails, every write that
-// was enqueued after it is refused too (they build on it), and the scheduler is rebuilt from the store.
-// How a read is made: the answer is built under mutex_, then waits for the last enqueued write, so that nobody is told what may
-// yet be undone.
+// How a change is made: under mutex_ the scheduler handles the event and its effects are enqueued at the store, so the
+// order of commits is the order of events; the caller then waits for its commit without the lock. When a commit fails,
+// every write that was enqueued after it is refused too (they build on it), and the scheduler is rebuilt from the
+// store. How a read is made: the answer is built under mutex_, then waits for the last enqueued write, so that nobody
+// is told what may yet be undone.
 #pragma once
 
 #include <atomic>
@@ -53,12 +53,14 @@ class CoordinatorImpl final : public Coordinator {
 
   absl::StatusOr<v1::GetTableResponse> GetTable(const v1::GetTableRequest& request) override;
   absl::StatusOr<v1::CompareArmsResponse> CompareArms(const v1::CompareArmsRequest& request) override;
-  absl::Status Query(const v1::QueryRequest& request, const std::function<bool(const v1::QueryResponse&)>& send) override;
+  absl::Status Query(const v1::QueryRequest& request,
+                     const std::function<bool(const v1::QueryResponse&)>& send) override;
 
   absl::StatusOr<v1::ListWorkersResponse> ListWorkers(const v1::ListWorkersRequest& request) override;
   absl::StatusOr<v1::WorkerInfo> DrainWorker(const v1::DrainWorkerRequest& request) override;
 
-  absl::StatusOr<v1::SyncResponse> Sync(const v1::SyncRequest& request, const std::function<bool()>& cancelled) override;
+  absl::StatusOr<v1::SyncResponse> Sync(const v1::SyncRequest& request,
+                                        const std::function<bool()>& cancelled) override;
 
   void Shutdown() override;
 
@@ -91,9 +93,11 @@ class CoordinatorImpl final : public Coordinator {
   void TickerLoop();
   void Announce(const Effects& effects) ABLATE_REQUIRES(mutex_);
 
-  // The stored or in-flight answer to this request, if it came before. InvalidArgument: the id was used for another method.
+  // The stored or in-flight answer to this request, if it came before. InvalidArgument: the id was used for another
+  // method.
   template <typename Response>
-  absl::StatusOr<std::optional<Response>> Repeated(const std::string& request_id, const char* method) ABLATE_REQUIRES(mutex_);
+  absl::StatusOr<std::optional<Response>> Repeated(const std::string& request_id, const char* method)
+      ABLATE_REQUIRES(mutex_);
   absl::StatusOr<std::optional<StoredRequest>> FindRepeated(const std::string& request_id, const char* method)
       ABLATE_REQUIRES(mutex_);
   // Makes a change remember its answer.
@@ -105,7 +109,8 @@ class CoordinatorImpl final : public Coordinator {
     SweepFile file;
     Plan plan;
   };
-  absl::StatusOr<Planned> ReadAndPlan(const std::string& yaml, const std::string& file_name, const v1::DataRef& data) const;
+  absl::StatusOr<Planned> ReadAndPlan(const std::string& yaml, const std::string& file_name,
+                                      const v1::DataRef& data) const;
   absl::Status CheckDataIsHere(const v1::DataRef& data) const;
   // OK: the file is that of the stored sweep. AlreadyExists: another one, with a diff.
   absl::Status CheckSameFile(SweepRow row, const std::string& spec_sha256, const Planned& planned);
@@ -142,8 +147,8 @@ class CoordinatorImpl final : public Coordinator {
   std::atomic<int64_t> current_epoch_ = 0;
 
   mutable Mutex mutex_;
-  CondVar changed_;        // change_version_ grew, or stopping_
-  CondVar work_changed_;   // work_version_ grew, or stopping_
+  CondVar changed_;       // change_version_ grew, or stopping_
+  CondVar work_changed_;  // work_version_ grew, or stopping_
   std::unique_ptr<Scheduler> scheduler_ ABLATE_GUARDED_BY(mutex_);
   bool stopping_ ABLATE_GUARDED_BY(mutex_) = false;
   bool broken_ ABLATE_GUARDED_BY(mutex_) = false;  // could not be rebuilt: tried again at the next call

@@ -48,7 +48,8 @@ absl::Status CoordinatorImpl::FillJob(JobRow row, v1::Job* job) {
 absl::StatusOr<v1::ListJobsResponse> CoordinatorImpl::ListJobs(const v1::ListJobsRequest& request) {
   int64_t start = 1;
   if (!request.page_token().empty() && (!absl::SimpleAtoi(request.page_token(), &start) || start < 1)) {
-    return absl::InvalidArgumentError(absl::StrCat("page_token \"", request.page_token(), "\" is none that a list gave"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("page_token \"", request.page_token(), "\" is none that a list gave"));
   }
   const int size = request.page_size() <= 0 ? 100 : std::min(request.page_size(), 1000);
   v1::ListJobsResponse response;
@@ -179,7 +180,8 @@ absl::StatusOr<v1::Job> CoordinatorImpl::CancelJob(const v1::CancelJobRequest& r
     Effects effects;
     ABLATE_RETURN_IF_ERROR(scheduler_->OnCancelJob(row, NowTime(), &effects));
     response = MakeJob(row);
-    change = Enqueue(std::move(effects), request.request_id(), nullptr, Remember(request.request_id(), "CancelJob", response));
+    change = Enqueue(std::move(effects), request.request_id(), nullptr,
+                     Remember(request.request_id(), "CancelJob", response));
   }
   ABLATE_RETURN_IF_ERROR(Finish(change));
   return response;
@@ -224,7 +226,8 @@ absl::StatusOr<v1::WorkerInfo> CoordinatorImpl::DrainWorker(const v1::DrainWorke
     Effects effects;
     ABLATE_RETURN_IF_ERROR(scheduler_->OnDrain(request.worker_id(), NowTime(), &effects));
     response = MakeWorker(*scheduler_->FindWorker(request.worker_id()));
-    change = Enqueue(std::move(effects), request.request_id(), nullptr, Remember(request.request_id(), "DrainWorker", response));
+    change = Enqueue(std::move(effects), request.request_id(), nullptr,
+                     Remember(request.request_id(), "DrainWorker", response));
   }
   ABLATE_RETURN_IF_ERROR(Finish(change));
   return response;

@@ -14,9 +14,7 @@ constexpr size_t kMaxNamed = 100'000;
 constexpr int64_t kNamedForChanges = 50'000;
 
 // Whether a report brings anything for the database besides its phase.
-bool HasNews(const v1::AttemptReport& report) {
-  return report.points_size() > 0 || report.has_checkpoint();
-}
+bool HasNews(const v1::AttemptReport& report) { return report.points_size() > 0 || report.has_checkpoint(); }
 
 }  // namespace
 
@@ -56,20 +54,20 @@ absl::StatusOr<CoordinatorImpl::LinkChange> CoordinatorImpl::Decide(const v1::Sy
     return link;
   }
   const int64_t wall_us = options_.clock->WallMicros();
-  link.change = Enqueue(std::move(effects), "", nullptr,
-                        [reports, wall_us](Connection& db, std::vector<std::string>* unreferenced) -> absl::Status {
-                          for (const Report& report : *reports) {
-                            ABLATE_RETURN_IF_ERROR(report.result
-                                                       ? WriteResult(db, report.job, report.report, wall_us)
-                                                       : WriteProgress(db, report.job, report.report, wall_us, unreferenced));
-                          }
-                          return absl::OkStatus();
-                        });
+  link.change = Enqueue(
+      std::move(effects), "", nullptr,
+      [reports, wall_us](Connection& db, std::vector<std::string>* unreferenced) -> absl::Status {
+        for (const Report& report : *reports) {
+          ABLATE_RETURN_IF_ERROR(report.result ? WriteResult(db, report.job, report.report, wall_us)
+                                               : WriteProgress(db, report.job, report.report, wall_us, unreferenced));
+        }
+        return absl::OkStatus();
+      });
   return link;
 }
 
 absl::StatusOr<CoordinatorImpl::LinkChange> CoordinatorImpl::WaitForWork(const v1::SyncRequest& request,
-                                                                        const std::function<bool()>& cancelled) {
+                                                                         const std::function<bool()>& cancelled) {
   const int64_t until = options_.clock->MonotonicMicros() + options_.idle_wait_ms * 1000;
   LinkChange link;
   int64_t seen = -1;
@@ -89,7 +87,8 @@ absl::StatusOr<CoordinatorImpl::LinkChange> CoordinatorImpl::WaitForWork(const v
   }
 }
 
-absl::StatusOr<v1::SyncResponse> CoordinatorImpl::Sync(const v1::SyncRequest& request, const std::function<bool()>& cancelled) {
+absl::StatusOr<v1::SyncResponse> CoordinatorImpl::Sync(const v1::SyncRequest& request,
+                                                       const std::function<bool()>& cancelled) {
   LinkChange link;
   {
     MutexLock lock(&mutex_);
@@ -137,7 +136,8 @@ absl::StatusOr<v1::SyncResponse> CoordinatorImpl::Answer(const v1::SyncRequest& 
     assignment->set_attempt(desired.attempt);
     assignment->set_slot(desired.slot);
     ABLATE_ASSIGN_OR_RETURN(*assignment->mutable_task(), TaskOf(desired.job, desired.attempt));
-    if (assignment->task().has_stage()) assignment->mutable_task()->mutable_stage()->set_keep_optimizer(desired.keep_optimizer);
+    if (assignment->task().has_stage())
+      assignment->mutable_task()->mutable_stage()->set_keep_optimizer(desired.keep_optimizer);
     assignment->set_job_id(desired.job_id);
   }
   for (const v1::AttemptAck& ack : decision.acks) *response.add_acks() = ack;

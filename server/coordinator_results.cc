@@ -22,7 +22,8 @@ struct TableInput {
   std::map<ArmValues, std::string> json_of;
 };
 
-TableInput MakeInput(const StoredTable& table, const google::protobuf::RepeatedPtrField<std::string>& metrics, double level) {
+TableInput MakeInput(const StoredTable& table, const google::protobuf::RepeatedPtrField<std::string>& metrics,
+                     double level) {
   TableInput input;
   std::vector<ArmValues> arms;
   for (const std::string& json : table.arms) {
@@ -108,7 +109,8 @@ absl::StatusOr<v1::CompareArmsResponse> CoordinatorImpl::CompareArms(const v1::C
   v1::CompareArmsResponse response;
   if (table.arms.size() < 2) return response;
   TableInput input = MakeInput(table, request.metrics(), request.level());
-  const std::string baseline = request.baseline_arm_json().empty() ? table.arms[table.baseline_arm] : request.baseline_arm_json();
+  const std::string baseline =
+      request.baseline_arm_json().empty() ? table.arms[table.baseline_arm] : request.baseline_arm_json();
   input.options.baseline = ValuesOf(baseline);
   if (!request.baseline_arm_json().empty() && input.options.baseline.empty()) {
     return absl::InvalidArgumentError("baseline_arm_json is not a JSON object of axis values");
@@ -139,7 +141,8 @@ absl::StatusOr<v1::CompareArmsResponse> CoordinatorImpl::CompareArms(const v1::C
   return response;
 }
 
-absl::Status CoordinatorImpl::Query(const v1::QueryRequest& request, const std::function<bool(const v1::QueryResponse&)>& send) {
+absl::Status CoordinatorImpl::Query(const v1::QueryRequest& request,
+                                    const std::function<bool(const v1::QueryResponse&)>& send) {
   {
     MutexLock lock(&mutex_);
     ABLATE_RETURN_IF_ERROR(CheckOpen());

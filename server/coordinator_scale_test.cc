@@ -1,5 +1,5 @@
-// 100,000 no-op jobs through the coordinator and its database: submitted, restarted, done. Prints how long each took; the test's
-// time-out is the only bound.
+// 100,000 no-op jobs through the coordinator and its database: submitted, restarted, done. Prints how long each took;
+// the test's time-out is the only bound.
 #include <atomic>
 #include <chrono>
 #include <cstdio>

@@ -49,13 +49,14 @@ absl::Status FillData(const v1::DataRef& found, v1::SweepSpec* spec) {
   v1::DataRef* data = spec->mutable_data();
   if (found.files_size() > 0) {
     if (data->files_size() > 0 && data->files_size() != found.files_size()) {
-      return absl::InvalidArgumentError(absl::StrCat("the request has ", found.files_size(), " data files, the sweep file names ",
-                                                     data->files_size()));
+      return absl::InvalidArgumentError(absl::StrCat("the request has ", found.files_size(),
+                                                     " data files, the sweep file names ", data->files_size()));
     }
     for (int i = 0; i < found.files_size(); ++i) {
       const v1::DataFile& file = found.files(i);
       if (!IsSha256Hex(file.sha256()) || file.bytes() < 0) {
-        return absl::InvalidArgumentError(absl::StrCat("data.files[", i, "] needs a SHA-256 (64 lower-case hex digits) and a size"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("data.files[", i, "] needs a SHA-256 (64 lower-case hex digits) and a size"));
       }
       v1::DataFile* stated = i < data->files_size() ? data->mutable_files(i) : data->add_files();
       if (!stated->sha256().empty() && stated->sha256() != file.sha256()) {
@@ -88,8 +89,9 @@ absl::StatusOr<int64_t> PageStart(const std::string& token) {
 
 }  // namespace
 
-absl::StatusOr<CoordinatorImpl::Planned> CoordinatorImpl::ReadAndPlan(const std::string& yaml, const std::string& file_name,
-                                                                     const v1::DataRef& data) const {
+absl::StatusOr<CoordinatorImpl::Planned> CoordinatorImpl::ReadAndPlan(const std::string& yaml,
+                                                                      const std::string& file_name,
+                                                                      const v1::DataRef& data) const {
   Planned planned;
   planned.file.yaml = yaml;
   planned.file.file_name = file_name;
@@ -108,7 +110,8 @@ absl::Status CoordinatorImpl::CheckDataIsHere(const v1::DataRef& data) const {
     absl::StrAppend(&missing, missing.empty() ? "" : ", ", file.path(), " (", file.sha256(), ")");
   }
   if (missing.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("the data is not here yet: upload ", missing, ", then submit again"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the data is not here yet: upload ", missing, ", then submit again"));
 }
 
 absl::StatusOr<v1::PlanSweepResponse> CoordinatorImpl::PlanSweep(const v1::PlanSweepRequest& request) {
@@ -147,8 +150,8 @@ absl::Status CoordinatorImpl::CheckSameFile(SweepRow row, const std::string& spe
   }
   std::string difference = UnifiedDiff(stored.yaml, planned.file.yaml);
   if (stored.spec.data().sha256() != planned.file.spec.data().sha256()) {
-    absl::StrAppend(&difference, "data: SHA-256 ", stored.spec.data().sha256(), " before, ", planned.file.spec.data().sha256(),
-                    " now\n");
+    absl::StrAppend(&difference, "data: SHA-256 ", stored.spec.data().sha256(), " before, ",
+                    planned.file.spec.data().sha256(), " now\n");
   }
   return absl::AlreadyExistsError(
       absl::StrCat("another sweep is named \"", planned.file.spec.name(), "\":\n", difference,
@@ -204,7 +207,9 @@ absl::StatusOr<v1::SubmitSweepResponse> CoordinatorImpl::SubmitSweep(const v1::S
         const SweepRecord record = scheduler_->sweep(outcome.sweep).record;
         change = Enqueue(
             std::move(effects), request.request_id(),
-            [planned, record](Connection& db, std::vector<std::string>*) { return InsertSweep(db, record, planned->file, planned->plan); },
+            [planned, record](Connection& db, std::vector<std::string>*) {
+              return InsertSweep(db, record, planned->file, planned->plan);
+            },
             Remember(request.request_id(), "SubmitSweep", response));
         break;
       }
@@ -226,7 +231,8 @@ absl::StatusOr<v1::SubmitSweepResponse> CoordinatorImpl::SubmitSweep(const v1::S
     response.set_created(false);
     response.set_new_jobs(new_jobs);
     response.set_reused_jobs(static_cast<int64_t>(sweep->record.jobs.size()) - new_jobs);
-    change = Enqueue(std::move(effects), request.request_id(), nullptr, Remember(request.request_id(), "SubmitSweep", response));
+    change = Enqueue(std::move(effects), request.request_id(), nullptr,
+                     Remember(request.request_id(), "SubmitSweep", response));
     break;
   }
   ABLATE_RETURN_IF_ERROR(Finish(change));
@@ -241,8 +247,9 @@ absl::StatusOr<SweepRow> CoordinatorImpl::FindSweepRow(const std::string& id_or_
     names.push_back(scheduler_->sweep(static_cast<SweepRow>(row)).record.name);
   }
   const std::string near = NearestName(id_or_name, names);
-  return absl::NotFoundError(absl::StrCat("there is no sweep \"", id_or_name, "\"",
-                                          near.empty() ? "; ablate sweep list shows all" : absl::StrCat(", did you mean \"", near, "\"?")));
+  return absl::NotFoundError(
+      absl::StrCat("there is no sweep \"", id_or_name, "\"",
+                   near.empty() ? "; ablate sweep list shows all" : absl::StrCat(", did you mean \"", near, "\"?")));
 }
 
 v1::Sweep CoordinatorImpl::MakeSweep(SweepRow row) const {
@@ -299,7 +306,8 @@ absl::StatusOr<v1::ListSweepsResponse> CoordinatorImpl::ListSweeps(const v1::Lis
   return response;
 }
 
-absl::Status CoordinatorImpl::WatchSweep(const v1::WatchSweepRequest& request, const std::function<bool(const v1::Sweep&)>& send,
+absl::Status CoordinatorImpl::WatchSweep(const v1::WatchSweepRequest& request,
+                                         const std::function<bool(const v1::Sweep&)>& send,
                                          const std::function<bool()>& cancelled) {
   std::string last_sent;
   int64_t seen = -1;
@@ -328,7 +336,8 @@ absl::Status CoordinatorImpl::WatchSweep(const v1::WatchSweepRequest& request, c
       const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(kWatchIntervalMicros);
       MutexLock lock(&mutex_);
       while (!stopping_) {
-        const auto left = std::chrono::duration_cast<std::chrono::microseconds>(until - std::chrono::steady_clock::now()).count();
+        const auto left =
+            std::chrono::duration_cast<std::chrono::microseconds>(until - std::chrono::steady_clock::now()).count();
         if (left <= 0) break;
         changed_.WaitFor(&mutex_, left);
       }
@@ -350,7 +359,8 @@ absl::StatusOr<v1::Sweep> CoordinatorImpl::CancelSweep(const v1::CancelSweepRequ
     Effects effects;
     ABLATE_RETURN_IF_ERROR(scheduler_->OnCancelSweep(row, NowTime(), &effects));
     response = MakeSweep(row);
-    change = Enqueue(std::move(effects), request.request_id(), nullptr, Remember(request.request_id(), "CancelSweep", response));
+    change = Enqueue(std::move(effects), request.request_id(), nullptr,
+                     Remember(request.request_id(), "CancelSweep", response));
   }
   ABLATE_RETURN_IF_ERROR(Finish(change));
   return response;
@@ -369,7 +379,8 @@ absl::StatusOr<v1::RetrySweepResponse> CoordinatorImpl::RetrySweep(const v1::Ret
     ABLATE_ASSIGN_OR_RETURN(const int64_t new_jobs, scheduler_->OnRetry(row, NowTime(), &effects));
     *response.mutable_sweep() = MakeSweep(row);
     response.set_new_jobs(new_jobs);
-    change = Enqueue(std::move(effects), request.request_id(), nullptr, Remember(request.request_id(), "RetrySweep", response));
+    change = Enqueue(std::move(effects), request.request_id(), nullptr,
+                     Remember(request.request_id(), "RetrySweep", response));
   }
   ABLATE_RETURN_IF_ERROR(Finish(change));
   return response;

@@ -172,12 +172,13 @@ TEST_F(CoordinatorTest, TheViewAgreesWithTheTable) {
   ASSERT_TRUE(table.ok());
   int compared = 0;
   for (const v1::ConfidenceRow& row : table->rows()) {
-    const std::string where = absl::StrCat("sweep = 'noop' AND arm = '", row.arm_json(), "' AND metric = '", row.metric(), "' AND length = ",
-                                           row.length(), " AND split = '", row.split(), "' AND ntk = ", row.ntk());
+    const std::string where =
+        absl::StrCat("sweep = 'noop' AND arm = '", row.arm_json(), "' AND metric = '", row.metric(),
+                     "' AND length = ", row.length(), " AND split = '", row.split(), "' AND ntk = ", row.ntk());
     EXPECT_EQ(One("SELECT n FROM confidence_intervals WHERE " + where), absl::StrCat(row.n()));
     if (!row.has_low()) continue;
-    EXPECT_EQ(One(absl::StrCat("SELECT abs(mean - ", row.mean(), ") + abs(low - ", row.low(), ") + abs(high - ", row.high(),
-                               ") < 1e-4 FROM confidence_intervals WHERE ", where)),
+    EXPECT_EQ(One(absl::StrCat("SELECT abs(mean - ", row.mean(), ") + abs(low - ", row.low(), ") + abs(high - ",
+                               row.high(), ") < 1e-4 FROM confidence_intervals WHERE ", where)),
               "1");
     ++compared;
   }
@@ -404,7 +405,9 @@ TEST_F(CoordinatorTest, ADivergedTrainingShowsInEveryTable) {
   ASSERT_TRUE(worker.RunAll(*coordinator_).ok());
   EXPECT_EQ(Get("noop").state(), v1::SWEEP_SUCCEEDED);
   EXPECT_EQ(Get("noop").diverged(), 4);
-  EXPECT_EQ(One("SELECT COUNT(*) FROM results WHERE status = 'diverged' AND metric IN ('loss', 'loss_targets') AND value IS NULL"), "6");
+  EXPECT_EQ(One("SELECT COUNT(*) FROM results WHERE status = 'diverged' AND metric IN ('loss', 'loss_targets') AND "
+                "value IS NULL"),
+            "6");
   EXPECT_EQ(One("SELECT non_finite FROM results WHERE metric = 'max_gradient_norm' AND status = 'diverged'"), "inf");
   v1::GetTableRequest request;
   request.set_sweep("noop");
@@ -544,7 +547,8 @@ TEST_F(CoordinatorTest, ManyWorkersAndReadersAtOnce) {
   }
   v1::WatchSweepRequest watch;
   watch.set_sweep("noop");
-  const absl::Status watched = coordinator.WatchSweep(watch, [](const v1::Sweep&) { return true; }, [] { return false; });
+  const absl::Status watched = coordinator.WatchSweep(
+      watch, [](const v1::Sweep&) { return true; }, [] { return false; });
   over = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_TRUE(watched.ok()) << watched;

@@ -88,7 +88,8 @@ class FakeWorker {
     if (assignment.task().has_evaluation()) {
       const v1::EvaluationTask& task = assignment.task().evaluation();
       AddMetric(result, "loss", static_cast<double>(task.seed()) + 1);
-      AddMetric(result, "loss_targets", std::log(static_cast<double>(task.length_tokens())) + static_cast<double>(task.seed()));
+      AddMetric(result, "loss_targets",
+                std::log(static_cast<double>(task.length_tokens())) + static_cast<double>(task.seed()));
     } else {
       const v1::StageTask& task = assignment.task().stage();
       AddMetric(result, "max_gradient_norm", 1.5);

@@ -13,7 +13,8 @@ std::string KindName(v1::JobKind kind) { return kind == v1::STAGE ? "stage" : "e
 
 std::string Describe(const Scheduler::Job& job) {
   const JobRecord& record = job.record;
-  std::string text = absl::StrCat(KindName(record.kind), " ", record.job_id, ", which is ", ToAbsl(StateName(record.state)));
+  std::string text =
+      absl::StrCat(KindName(record.kind), " ", record.job_id, ", which is ", ToAbsl(StateName(record.state)));
   if (record.state == v1::RUNNING) {
     absl::StrAppend(&text, " on worker ", record.worker_id);
     if (record.kind == v1::STAGE) {
@@ -38,7 +39,8 @@ std::string RequirementText(const Requirement& requirement) {
   if (requirement.executor == v1::EXECUTOR_NOOP) parts.push_back("the no-op executor");
   if (!requirement.device.empty()) parts.push_back(absl::StrCat("device class ", requirement.device));
   if (requirement.memory_bytes > 0) {
-    parts.push_back(absl::StrCat("at least ", HumanBytes(static_cast<uint64_t>(requirement.memory_bytes)), " of memory"));
+    parts.push_back(
+        absl::StrCat("at least ", HumanBytes(static_cast<uint64_t>(requirement.memory_bytes)), " of memory"));
   }
   if (!requirement.labels.empty()) parts.push_back(absl::StrCat("labels ", absl::StrJoin(requirement.labels, ", ")));
   return parts.empty() ? "any device" : absl::StrJoin(parts, ", ");
@@ -76,18 +78,20 @@ Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
         busy += static_cast<int64_t>(worker.slots.size());
       }
       if (connected == 0) {
-        return {absl::StrCat("It is ready, but no worker is connected.", failures), "Start one: ablate-worker --server ADDRESS"};
+        return {absl::StrCat("It is ready, but no worker is connected.", failures),
+                "Start one: ablate-worker --server ADDRESS"};
       }
       if (matching == 0 && draining > 0) {
-        return {absl::StrCat("It is ready, but every worker that could take it (", draining, ") is draining.", failures),
-                "Start another worker, or wait for the drained ones to come back: ablate worker list"};
+        return {
+            absl::StrCat("It is ready, but every worker that could take it (", draining, ") is draining.", failures),
+            "Start another worker, or wait for the drained ones to come back: ablate worker list"};
       }
       if (matching == 0) {
         std::sort(devices.begin(), devices.end());
         devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
-        return {absl::StrCat("It is ready, but none of the ", connected, " connected workers (device classes: ",
-                             absl::StrJoin(devices, ", "), ") has what it requires: ", RequirementText(record.requirement), ".",
-                             failures),
+        return {absl::StrCat("It is ready, but none of the ", connected,
+                             " connected workers (device classes: ", absl::StrJoin(devices, ", "),
+                             ") has what it requires: ", RequirementText(record.requirement), ".", failures),
                 "Start a worker that has it, or change `requires` in the sweep file: ablate worker list"};
       }
       const size_t ahead = ready_.CountBefore(job.class_id, job.rank);
@@ -96,13 +100,15 @@ Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
                              " jobs are ahead of it.", failures),
                 "Wait, start more workers, or raise the sweep's priority"};
       }
-      return {absl::StrCat("It is ready, and will be leased at a worker's next call; ", ahead, " jobs are ahead of it.", failures),
+      return {absl::StrCat("It is ready, and will be leased at a worker's next call; ", ahead, " jobs are ahead of it.",
+                           failures),
               ""};
     }
     case v1::RUNNING: {
       const Worker* worker = FindWorker(record.worker_id);
       const bool silent = worker == nullptr || !worker->connected;
-      return {absl::StrCat("It is running: attempt ", record.attempt, " on worker ", record.worker_id, ", slot ", record.slot,
+      return {absl::StrCat("It is running: attempt ", record.attempt, " on worker ", record.worker_id, ", slot ",
+                           record.slot,
                            record.kind == v1::STAGE
                                ? absl::StrCat(", at step ", record.from_step + job.progress, " of ", record.to_step)
                                : "",
@@ -111,8 +117,9 @@ Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
     }
     case v1::SUCCEEDED:
       if (record.outcome == v1::DIVERGED) {
-        return {absl::StrCat("It is done: diverged at step ", record.diverged_at_step,
-                             record.attempt == 0 ? " of the training that it measures; it was recorded without running." : "."),
+        return {absl::StrCat(
+                    "It is done: diverged at step ", record.diverged_at_step,
+                    record.attempt == 0 ? " of the training that it measures; it was recorded without running." : "."),
                 ""};
       }
       return {"It is done.", ""};
@@ -126,8 +133,7 @@ Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
     case v1::CANCELLED:
       return {"It was cancelled: by the user, with its parent, or because no live sweep needs it.",
               "Submit the sweep again, or: ablate sweep retry SWEEP"};
-    default:
-      return {"Its state is unknown.", ""};
+    default: return {"Its state is unknown.", ""};
   }
 }
 

@@ -30,22 +30,27 @@ std::string Scheduler::CheckInvariants() const {
       return name + "has a speed without running";
     }
     if (!IsTerminal(record.state) && LiveSweeps(job) == 0) return name + "no live sweep needs it, but it is not over";
-    if (record.state == v1::SUCCEEDED && record.outcome == v1::OUTCOME_UNSPECIFIED) return name + "succeeded without outcome";
+    if (record.state == v1::SUCCEEDED && record.outcome == v1::OUTCOME_UNSPECIFIED)
+      return name + "succeeded without outcome";
     for (JobRow child : job.children) {
       if (this->job(child).record.parent != record.row) return name + "has a child of another";
     }
     if (record.parent != 0) {
       const Job& parent = this->job(record.parent);
-      if (std::count(parent.children.begin(), parent.children.end(), record.row) != 1) return name + "not its parent's child";
-      if (record.state == v1::BLOCKED && IsTerminal(parent.record.state)) return name + "blocked on a parent that is over";
-      if (record.state == v1::QUEUED && parent.record.state != v1::SUCCEEDED) return name + "queued before its parent succeeded";
+      if (std::count(parent.children.begin(), parent.children.end(), record.row) != 1)
+        return name + "not its parent's child";
+      if (record.state == v1::BLOCKED && IsTerminal(parent.record.state))
+        return name + "blocked on a parent that is over";
+      if (record.state == v1::QUEUED && parent.record.state != v1::SUCCEEDED)
+        return name + "queued before its parent succeeded";
       if (job.counted_need) {
         auto& [stages, evaluations] = needs[parent.record.key];
         ++(record.kind == v1::STAGE ? stages : evaluations);
       }
       const bool needed = !IsTerminal(record.state) || (record.state == v1::FAILED && LiveSweeps(job) > 0);
       if (needed != job.counted_need) return name + "its need of its parent's state is not counted right";
-      if ((record.state == v1::QUEUED || record.state == v1::RUNNING) && record.requirement.executor != v1::EXECUTOR_NOOP &&
+      if ((record.state == v1::QUEUED || record.state == v1::RUNNING) &&
+          record.requirement.executor != v1::EXECUTOR_NOOP &&
           !StateAvailable(parent.record.key, record.kind == v1::STAGE)) {
         return name + "the state that it starts from has been collected";
       }
@@ -54,7 +59,8 @@ std::string Scheduler::CheckInvariants() const {
   if (queued != ready_.size()) return absl::StrCat("the queue has ", ready_.size(), " jobs, not ", queued);
   for (const auto& [key, state] : states_) {
     const auto [stages, evaluations] = needs[key];
-    if (state.stages_in_need != stages || state.evaluations_in_need != evaluations) return "needs of stage " + key + " do not add up";
+    if (state.stages_in_need != stages || state.evaluations_in_need != evaluations)
+      return "needs of stage " + key + " do not add up";
     if (state.keep_all < 0 || state.keep_weights < 0) return "keeps of stage " + key + " are negative";
     if (state.weights && stages + evaluations == 0 && state.keep_all + state.keep_weights == 0) {
       return "the weights of stage " + key + " should have been collected";
@@ -91,15 +97,16 @@ std::string Scheduler::CheckInvariants() const {
       steps_total += record.to_step - record.from_step;
     }
     if (counts.SerializeAsString() != sweep.counts.SerializeAsString()) {
-      return absl::StrCat("counts of sweep ", sweep.record.name, " do not add up: ", sweep.counts.ShortDebugString(), " for ",
-                          counts.ShortDebugString());
+      return absl::StrCat("counts of sweep ", sweep.record.name, " do not add up: ", sweep.counts.ShortDebugString(),
+                          " for ", counts.ShortDebugString());
     }
     if (diverged != sweep.diverged || steps_done != sweep.steps_done || steps_total != sweep.steps_total) {
       return absl::StrCat("steps or divergences of sweep ", sweep.record.name, " do not add up");
     }
     if (sweep.record.state != v1::SWEEP_CANCELLED) {
       const bool open = counts.blocked() + counts.queued() + counts.running() > 0;
-      if (open != (sweep.record.state == v1::SWEEP_RUNNING)) return absl::StrCat("sweep ", sweep.record.name, " is in a wrong state");
+      if (open != (sweep.record.state == v1::SWEEP_RUNNING))
+        return absl::StrCat("sweep ", sweep.record.name, " is in a wrong state");
     }
   }
   return "";

@@ -80,12 +80,9 @@ std::string_view StateName(v1::JobState state) {
 
 const std::vector<RetryRule>& RetryRules() {
   static const auto& rules = *new std::vector<RetryRule>{
-      {v1::INVALID_CONFIG, "invalid_config", true, false},
-      {v1::CODE_ERROR, "code_error", true, true},
-      {v1::OUT_OF_MEMORY, "out_of_memory", true, true},
-      {v1::TIMEOUT, "timeout", true, true},
-      {v1::WORKER_LOST, "worker_lost", true, true},
-      {v1::PREEMPTED, "preempted", false, true},
+      {v1::INVALID_CONFIG, "invalid_config", true, false},    {v1::CODE_ERROR, "code_error", true, true},
+      {v1::OUT_OF_MEMORY, "out_of_memory", true, true},       {v1::TIMEOUT, "timeout", true, true},
+      {v1::WORKER_LOST, "worker_lost", true, true},           {v1::PREEMPTED, "preempted", false, true},
       {v1::UPSTREAM_FAILED, "upstream_failed", false, false},
   };
   return rules;

@@ -46,9 +46,9 @@ bool IsAllowed(v1::JobState from, v1::JobState to, Cause cause);
 // What happens to a job whose attempt ended with this failure.
 struct RetryRule {
   v1::FailureKind kind;
-  std::string_view name;   // "out_of_memory": as stored and shown
-  bool counts;             // towards Job.failures
-  bool retried;            // while failures are below the limit
+  std::string_view name;  // "out_of_memory": as stored and shown
+  bool counts;            // towards Job.failures
+  bool retried;           // while failures are below the limit
 };
 const std::vector<RetryRule>& RetryRules();
 const RetryRule& RuleFor(v1::FailureKind kind);  // of CODE_ERROR for kinds that no worker may report

@@ -1,7 +1,7 @@
-// The jobs that may be leased now, in lease order: higher priority, then earlier sweep, then evaluations before stages (results
-// early, disk freed early), then plan order. Evaluations of one state lie together, so that a slot takes several at once.
-// One queue a requirement class. All operations are O(log n). Must not know workers, time or job states.
-// Thread rule: none of its own; the scheduler is single-threaded.
+// The jobs that may be leased now, in lease order: higher priority, then earlier sweep, then evaluations before stages
+// (results early, disk freed early), then plan order. Evaluations of one state lie together, so that a slot takes
+// several at once. One queue a requirement class. All operations are O(log n). Must not know workers, time or job
+// states. Thread rule: none of its own; the scheduler is single-threaded.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@ namespace ablate {
 // Where a job or a group of evaluations stands; smaller is leased earlier.
 struct LeaseRank {
   int32_t negative_priority = 0;
-  SweepRow order = 0;      // the earliest live sweep of that priority
+  SweepRow order = 0;  // the earliest live sweep of that priority
   bool is_stage = false;
-  JobRow sequence = 0;     // the stage job itself; of evaluations, the stage job whose state they measure
+  JobRow sequence = 0;  // the stage job itself; of evaluations, the stage job whose state they measure
 
   auto operator<=>(const LeaseRank&) const = default;
   bool SameLevel(const LeaseRank& other) const {

@@ -136,7 +136,7 @@ struct StateCollection {
 // What one event changed, to be written in one transaction, in the order of the members. Records are final values.
 struct Effects {
   std::vector<JobRecord> created;
-  std::vector<JobRecord> changed;  // each job once
+  std::vector<JobRecord> changed;   // each job once
   std::vector<SweepRecord> sweeps;  // each changed sweep once, without `jobs`
   std::vector<SweepJobChange> sweep_jobs;
   std::vector<AttemptStart> attempt_starts;

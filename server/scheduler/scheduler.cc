@@ -36,7 +36,8 @@ Scheduler::Scheduler(SchedulerOptions options, IdGenerator* ids) : options_(std:
 absl::Status Scheduler::OnRestart(const SchedulerSnapshot& snapshot, Now now) {
   CHECK(jobs_.empty() && sweeps_.empty()) << "OnRestart needs a fresh scheduler";
   for (const JobRecord& record : snapshot.jobs) {
-    if (record.row != static_cast<JobRow>(jobs_.size()) + 1 || record.parent > static_cast<JobRow>(snapshot.jobs.size())) {
+    if (record.row != static_cast<JobRow>(jobs_.size()) + 1 ||
+        record.parent > static_cast<JobRow>(snapshot.jobs.size())) {
       return absl::DataLossError(absl::StrCat("the database is damaged: job ", record.job_id, " has row ", record.row,
                                               " where ", jobs_.size() + 1, " was expected"));
     }
@@ -113,7 +114,8 @@ LeaseRank Scheduler::RankOf(const Job& job) const {
 }
 
 int Scheduler::LiveSweeps(const Job& job) const {
-  return static_cast<int>(std::count_if(job.sweeps.begin(), job.sweeps.end(), [&](SweepRow row) { return IsLive(row); }));
+  return static_cast<int>(
+      std::count_if(job.sweeps.begin(), job.sweeps.end(), [&](SweepRow row) { return IsLive(row); }));
 }
 
 void Scheduler::Requeue(Job& job) {
@@ -246,7 +248,8 @@ void Scheduler::CollectStates() {
       state.optimizer = false;
       collection.optimizer = true;
     }
-    if (state.weights && state.stages_in_need + state.evaluations_in_need == 0 && state.keep_all + state.keep_weights == 0) {
+    if (state.weights && state.stages_in_need + state.evaluations_in_need == 0 &&
+        state.keep_all + state.keep_weights == 0) {
       state.weights = false;
       collection.weights = true;
     }
@@ -255,7 +258,8 @@ void Scheduler::CollectStates() {
   collection_candidates_.clear();
   for (const std::string& key : periodic_candidates_) {
     // A rerun of the same stage goes on from them.
-    if (IsTerminal(LatestOfKey(key)->record.state)) effects_->collections.push_back({.stage_key = key, .periodic = true});
+    if (IsTerminal(LatestOfKey(key)->record.state))
+      effects_->collections.push_back({.stage_key = key, .periodic = true});
   }
   periodic_candidates_.clear();
 }

@@ -1,17 +1,21 @@
 // The scheduler: which job is in which state, who runs it, and what an event changes. Everything in memory.
-// Must not know SQL, gRPC, files or clocks: events bring the time along, and what changed is returned as Effects for the
-// store. Feeding back what the effects wrote (OnRestart) gives the same scheduler.
-// Thread rule: single-threaded; the coordinator calls it under its lock.
+// Must not know SQL, gRPC, files or clocks: events bring the time along, and what changed is returned as Effects for
+// the store. Feeding back what the effects wrote (OnRestart) gives the same scheduler. Thread rule: single-threaded;
+// the coordinator calls it under its lock.
 //
 // Rules (docs/job-states.md has the picture):
-//  * An attempt's number grows when a lease is granted and fences: reports of an older one are refused. The latest attempt is
+//  * An attempt's number grows when a lease is granted and fences: reports of an older one are refused. The latest
+//  attempt is
 //    accepted while its job is RUNNING or QUEUED again, and its result ends the job.
-//  * `failures` counts what RetryRules() says; a release, a preemption and a restart of the coordinator leave it alone. A loss that
+//  * `failures` counts what RetryRules() says; a release, a preemption and a restart of the coordinator leave it alone.
+//  A loss that
 //    proves untrue (the attempt reports again as running, or as released) is taken back.
-//  * The lease is the worker's: every Sync of the worker renews all its attempts. After a restart each gets one full lease.
+//  * The lease is the worker's: every Sync of the worker renews all its attempts. After a restart each gets one full
+//  lease.
 //  * A stage that diverged settles its evaluations and child stages as DIVERGED without running them.
 //  * A job is shared by all sweeps that need its key, and cancelled when the last live one is.
-//  * A stored end state is collected when no job that may still run, and no failed one that may be retried, needs it; a job that
+//  * A stored end state is collected when no job that may still run, and no failed one that may be retried, needs it; a
+//  job that
 //    comes later and needs it gets a new stage job for the same key (retry_of).
 #pragma once
 
@@ -91,7 +95,7 @@ class Scheduler {
     int64_t progress = 0;          // training steps done of this stage
     double tokens_per_second = 0;  // while RUNNING
     bool granted_keep_optimizer = false;
-    bool counted_need = false;     // counts in its parent's StageState
+    bool counted_need = false;  // counts in its parent's StageState
     bool dirty = false;
   };
   struct Sweep {
@@ -105,14 +109,14 @@ class Scheduler {
   struct Worker {
     WorkerRecord record;
     bool connected = false;
-    bool draining = false;          // says so itself
-    int64_t deadline_us = 0;        // monotonic
-    int64_t last_contact_us = 0;    // wall, for people
+    bool draining = false;        // says so itself
+    int64_t deadline_us = 0;      // monotonic
+    int64_t last_contact_us = 0;  // wall, for people
     int64_t last_sequence = 0;
     std::set<std::string> retired_incarnations;
     std::vector<std::string> held_stage_keys;
-    std::vector<int> classes;       // requirement classes that this worker satisfies
-    size_t classes_seen = 0;        // of how many known ones
+    std::vector<int> classes;                      // requirement classes that this worker satisfies
+    size_t classes_seen = 0;                       // of how many known ones
     std::map<int32_t, std::vector<JobRow>> slots;  // running jobs, in order
   };
 
@@ -174,7 +178,7 @@ class Scheduler {
     bool weights = false, optimizer = false;  // of the end state, stored
     int64_t evaluations_in_need = 0;
     int64_t stages_in_need = 0;
-    int64_t keep_weights = 0, keep_all = 0;   // attachments of live sweeps that ask for it
+    int64_t keep_weights = 0, keep_all = 0;  // attachments of live sweeps that ask for it
   };
   struct Node {  // of Materialise: a key that a sweep needs
     v1::JobKind kind;

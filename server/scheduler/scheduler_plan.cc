@@ -57,7 +57,8 @@ void Scheduler::Materialise(SweepRow sweep, std::vector<Node>& nodes, Now now, S
     const Job* latest = LatestOfKey(node.key);
     node.is_new = !IsReusable(node.key);
     if (!node.is_new && node.kind == v1::STAGE && latest->record.state == v1::SUCCEEDED &&
-        latest->record.outcome != v1::DIVERGED && NeedsFiles(latest->record) && (weights_needed[i] || optimizer_needed[i])) {
+        latest->record.outcome != v1::DIVERGED && NeedsFiles(latest->record) &&
+        (weights_needed[i] || optimizer_needed[i])) {
       // Finished, but what a new job needs of it has been collected: it is trained again.
       node.is_new = !StateAvailable(node.key, optimizer_needed[i]);
     }
@@ -184,10 +185,10 @@ void Scheduler::Settle(JobRow first, Now now) {
         break;
       }
       case v1::CANCELLED:
-        Move(job, v1::CANCELLED, Cause::kCancelled, now, absl::StrCat("its parent ", parent.record.job_id, " was cancelled"));
+        Move(job, v1::CANCELLED, Cause::kCancelled, now,
+             absl::StrCat("its parent ", parent.record.job_id, " was cancelled"));
         break;
-      default:
-        continue;
+      default: continue;
     }
     open.insert(open.end(), job.children.begin(), job.children.end());
   }

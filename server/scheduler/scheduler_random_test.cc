@@ -1,6 +1,7 @@
-// Thousands of random events against the scheduler: workers come, die and are born again, messages are lost, doubled, delayed and
-// overtaken, sweeps are submitted, cancelled and retried, the coordinator restarts. After each event all invariants hold;
-// in the end everything finishes. The store is fed by effects alone, so a restart shows what they forgot.
+// Thousands of random events against the scheduler: workers come, die and are born again, messages are lost, doubled,
+// delayed and overtaken, sweeps are submitted, cancelled and retried, the coordinator restarts. After each event all
+// invariants hold; in the end everything finishes. The store is fed by effects alone, so a restart shows what they
+// forgot.
 #include <algorithm>
 #include <random>
 
@@ -88,9 +89,11 @@ class World {
   void Submit() {
     if (sweeps_ >= 6) return;
     // Prefixes repeat, so that sweeps share; sizes differ, so that they extend each other.
-    SubmitPlan plan = MakeTestPlan(absl::StrCat("sweep ", sweeps_), 1 + Pick(3), Pick(4), Chance(50), absl::StrCat("prefix ", Pick(2)));
+    SubmitPlan plan = MakeTestPlan(absl::StrCat("sweep ", sweeps_), 1 + Pick(3), Pick(4), Chance(50),
+                                   absl::StrCat("prefix ", Pick(2)));
     plan.sweep.priority = Pick(3);
-    plan.sweep.keep = std::vector<v1::Keep>{v1::KEEP_NONE, v1::KEEP_NONE, v1::KEEP_WEIGHTS, v1::KEEP_ALL}[static_cast<size_t>(Pick(4))];
+    plan.sweep.keep = std::vector<v1::Keep>{v1::KEEP_NONE, v1::KEEP_NONE, v1::KEEP_WEIGHTS,
+                                            v1::KEEP_ALL}[static_cast<size_t>(Pick(4))];
     // The same key must be the same thing: a child only ever hangs on the stage of its own index.
     rig_.Submit(plan);
     ++sweeps_;
@@ -128,10 +131,12 @@ class World {
         v1::CheckpointRef* state = report.mutable_result()->mutable_end_state();
         state->mutable_weights()->set_sha256("weights of " + job->record.key);
         // As it was told when it started.
-        if (worker.running[key].keep_optimizer) state->mutable_optimizer()->set_sha256("optimizer of " + job->record.key);
+        if (worker.running[key].keep_optimizer)
+          state->mutable_optimizer()->set_sha256("optimizer of " + job->record.key);
       }
     } else if (phase == v1::AttemptReport::FAILED) {
-      const v1::FailureKind kinds[] = {v1::CODE_ERROR, v1::OUT_OF_MEMORY, v1::PREEMPTED, v1::TIMEOUT, v1::INVALID_CONFIG};
+      const v1::FailureKind kinds[] = {v1::CODE_ERROR, v1::OUT_OF_MEMORY, v1::PREEMPTED, v1::TIMEOUT,
+                                       v1::INVALID_CONFIG};
       report.mutable_failure()->set_kind(kinds[Pick(Chance(80) ? 4 : 5)]);
     }
     worker.outbox[key] = report;
@@ -184,7 +189,9 @@ class World {
     const int kind = Pick(100);
     Worker& worker = AnyWorker();
     if (kind < 30) {  // a worker calls
-      const size_t index = static_cast<size_t>(std::find_if(workers_.begin(), workers_.end(), [&](const auto& w) { return w.get() == &worker; }) - workers_.begin());
+      const size_t index = static_cast<size_t>(
+          std::find_if(workers_.begin(), workers_.end(), [&](const auto& w) { return w.get() == &worker; }) -
+          workers_.begin());
       network_.push_back({index, worker.births, MakeRequest(worker)});
     } else if (kind < 62) {  // some message arrives, perhaps not the oldest, perhaps not for the last time
       if (network_.empty()) return;

@@ -1,4 +1,5 @@
-// 100,000 jobs through the scheduler. A scan of all jobs anywhere on the way would take minutes: the test's time-out is the bound.
+// 100,000 jobs through the scheduler. A scan of all jobs anywhere on the way would take minutes: the test's time-out is
+// the bound.
 #include "gtest/gtest.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/scheduler_test_util.h"

@@ -22,9 +22,9 @@ bool HasEnded(v1::AttemptReport::Phase phase) {
 
 absl::Status Scheduler::CheckSync(const v1::SyncRequest& request) const {
   if (request.protocol_version() != kProtocolVersion && request.protocol_version() != kProtocolVersion - 1) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "protocol version ", request.protocol_version(), " is not spoken here (", kProtocolVersion - 1, " and ",
-        kProtocolVersion, " are): install the worker of the coordinator's release"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("protocol version ", request.protocol_version(), " is not spoken here (", kProtocolVersion - 1,
+                     " and ", kProtocolVersion, " are): install the worker of the coordinator's release"));
   }
   const v1::WorkerInfo& info = request.worker();
   if (info.worker_id().empty()) return absl::InvalidArgumentError("worker.worker_id is empty");
@@ -36,15 +36,16 @@ absl::Status Scheduler::CheckSync(const v1::SyncRequest& request) const {
     const v1::AttemptReport& report = request.attempts(i);
     if (report.job_id().empty() || report.attempt() < 1 || report.slot() < 0 || report.slot() >= kMaxSlots ||
         report.phase() == v1::AttemptReport::PHASE_UNSPECIFIED) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("attempts[", i, "] needs a job_id, an attempt above 0, a slot below ", kMaxSlots, " and a phase"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "attempts[", i, "] needs a job_id, an attempt above 0, a slot below ", kMaxSlots, " and a phase"));
     }
   }
   const Worker* worker = FindWorker(info.worker_id());
   if (worker == nullptr) return absl::OkStatus();
   if (worker->retired_incarnations.contains(info.incarnation())) {
-    return absl::FailedPreconditionError(absl::StrCat("worker ", info.worker_id(), " was started again since: incarnation ",
-                                                      info.incarnation(), " is over. If two daemons run under this "
+    return absl::FailedPreconditionError(absl::StrCat("worker ", info.worker_id(),
+                                                      " was started again since: incarnation ", info.incarnation(),
+                                                      " is over. If two daemons run under this "
                                                       "name, give one of them another --work-dir"));
   }
   if (worker->record.info.incarnation() == info.incarnation() && request.sequence() <= worker->last_sequence) {
@@ -96,10 +97,12 @@ absl::StatusOr<SyncDecision> Scheduler::OnSync(const v1::SyncRequest& request, N
     // Its former self's attempts died with it, those aside that it says it has.
     std::vector<JobRow> lost;
     for (const auto& [slot, jobs] : worker.slots) {
-      std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(lost), [&](JobRow row) { return !reported.contains(row); });
+      std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(lost),
+                   [&](JobRow row) { return !reported.contains(row); });
     }
     for (JobRow row : lost) {
-      LoseAttempt(At(row), Cause::kWorkerRestarted, absl::StrCat("worker ", stored.worker_id(), " was started again"), now);
+      LoseAttempt(At(row), Cause::kWorkerRestarted, absl::StrCat("worker ", stored.worker_id(), " was started again"),
+                  now);
     }
   }
   ExpireLeases(now);
@@ -128,7 +131,8 @@ absl::StatusOr<SyncDecision> Scheduler::OnPoll(const v1::SyncRequest& request, N
   return decision;
 }
 
-void Scheduler::ProcessReport(Worker& worker, const v1::SyncRequest& request, int index, Now now, SyncDecision* decision) {
+void Scheduler::ProcessReport(Worker& worker, const v1::SyncRequest& request, int index, Now now,
+                              SyncDecision* decision) {
   const v1::AttemptReport& report = request.attempts(index);
   const bool ended = HasEnded(report.phase());
   const auto answer = [&](bool accepted, const std::string& reason) {
@@ -144,20 +148,23 @@ void Scheduler::ProcessReport(Worker& worker, const v1::SyncRequest& request, in
   Job& job = At(found->second);
   JobRecord& record = job.record;
   if (report.attempt() < record.attempt) {
-    return answer(false, absl::StrCat("attempt ", report.attempt(), " is old: attempt ", record.attempt, " was granted"));
+    return answer(false,
+                  absl::StrCat("attempt ", report.attempt(), " is old: attempt ", record.attempt, " was granted"));
   }
   if (report.attempt() > record.attempt) {
-    return answer(false, absl::StrCat("attempt ", report.attempt(), " was never granted; the last one is ", record.attempt));
+    return answer(false,
+                  absl::StrCat("attempt ", report.attempt(), " was never granted; the last one is ", record.attempt));
   }
   if (record.worker_id != worker.record.info.worker_id()) {
     return answer(false, absl::StrCat("attempt ", report.attempt(), " was granted to worker ", record.worker_id));
   }
 
   if (IsTerminal(record.state)) {
-    const bool again = (report.phase() == v1::AttemptReport::SUCCEEDED && record.attempt_state == AttemptState::kSucceeded) ||
-                       (report.phase() == v1::AttemptReport::FAILED && record.attempt_state == AttemptState::kFailed) ||
-                       (report.phase() == v1::AttemptReport::RELEASED && record.attempt_state == AttemptState::kReleased) ||
-                       (report.phase() == v1::AttemptReport::CANCELLED && record.attempt_state == AttemptState::kCancelled);
+    const bool again =
+        (report.phase() == v1::AttemptReport::SUCCEEDED && record.attempt_state == AttemptState::kSucceeded) ||
+        (report.phase() == v1::AttemptReport::FAILED && record.attempt_state == AttemptState::kFailed) ||
+        (report.phase() == v1::AttemptReport::RELEASED && record.attempt_state == AttemptState::kReleased) ||
+        (report.phase() == v1::AttemptReport::CANCELLED && record.attempt_state == AttemptState::kCancelled);
     return answer(again, again ? "" : absl::StrCat("the job is over: ", ToAbsl(StateName(record.state))));
   }
 
@@ -167,9 +174,9 @@ void Scheduler::ProcessReport(Worker& worker, const v1::SyncRequest& request, in
       if (!running) {
         const auto slot = worker.slots.find(report.slot());
         // Only evaluations of one state share a slot.
-        const bool slot_taken = slot != worker.slots.end() && (record.kind == v1::STAGE ||
-                                                               At(slot->second.front()).record.kind == v1::STAGE ||
-                                                               At(slot->second.front()).record.parent != record.parent);
+        const bool slot_taken = slot != worker.slots.end() &&
+                                (record.kind == v1::STAGE || At(slot->second.front()).record.kind == v1::STAGE ||
+                                 At(slot->second.front()).record.parent != record.parent);
         if (record.attempt_state != AttemptState::kLost || slot_taken) return;
         record.failures -= 1;  // it was counted for a loss that was none
         record.slot = report.slot();
@@ -209,8 +216,7 @@ void Scheduler::ProcessReport(Worker& worker, const v1::SyncRequest& request, in
         EndAttempt(job, AttemptState::kReleased, nullptr);
       }
       return answer(true, "");
-    default:
-      return;
+    default: return;
   }
 }
 
@@ -231,7 +237,8 @@ std::string Scheduler::WhyResultIsBad(const Job& job, const v1::AttemptReport& r
   }
   for (const v1::ArtifactRef* artifact : {&state.weights(), &state.optimizer()}) {
     if (artifact->sha256().empty() || !options_.has_artifact || options_.has_artifact(artifact->sha256())) continue;
-    return absl::StrCat("the end state ", artifact->sha256(), " is not stored here: upload it before the result is reported");
+    return absl::StrCat("the end state ", artifact->sha256(),
+                        " is not stored here: upload it before the result is reported");
   }
   return "";
 }
@@ -342,7 +349,8 @@ void Scheduler::UpdateClasses(Worker& worker) {
   }
 }
 
-// The next thing for this worker: the first in lease order; among equals of one level, one whose state the worker holds.
+// The next thing for this worker: the first in lease order; among equals of one level, one whose state the worker
+// holds.
 bool Scheduler::PickRank(const Worker& worker, int* class_id, LeaseRank* rank) const {
   bool found = false;
   for (int id : worker.classes) {
@@ -435,8 +443,11 @@ void Scheduler::FillDecision(const Worker& worker, SyncDecision* decision) const
       const auto state = states_.find(job(row).record.key);
       const bool keep_optimizer = job(row).record.kind == v1::STAGE && state != states_.end() &&
                                   (state->second.stages_in_need > 0 || state->second.keep_all > 0);
-      decision->desired.push_back(
-          {.job = row, .job_id = job(row).record.job_id, .attempt = job(row).record.attempt, .slot = slot, .keep_optimizer = keep_optimizer});
+      decision->desired.push_back({.job = row,
+                                   .job_id = job(row).record.job_id,
+                                   .attempt = job(row).record.attempt,
+                                   .slot = slot,
+                                   .keep_optimizer = keep_optimizer});
     }
   }
   decision->drain = worker.record.drain_asked;

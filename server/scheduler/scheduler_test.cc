@@ -422,7 +422,8 @@ TEST_F(SchedulerTest, AnEndStateWithoutTheOptimizerThatALaterChildNeedsIsTrained
     worker.Sync(reports);
   }
   ASSERT_EQ(rig.state(rerun->record.row), v1::RUNNING);
-  EXPECT_THAT(worker.Sync({worker.Success(rerun->record.row, false)}).acks[0].reason(), HasSubstr("no optimizer state"));
+  EXPECT_THAT(worker.Sync({worker.Success(rerun->record.row, false)}).acks[0].reason(),
+              HasSubstr("no optimizer state"));
   for (int i = 0; i < 10; ++i) {
     std::vector<v1::AttemptReport> reports;
     for (const auto& desired : worker.Sync().desired) reports.push_back(worker.Success(desired.job));
@@ -448,7 +449,7 @@ TEST_F(SchedulerTest, KeepDecidesWhatRemains) {
 }
 
 TEST_F(SchedulerTest, LeaseOrderIsPriorityThenSweepThenEvaluationsFirst) {
-  rig.Submit(MakeTestPlan("first", 1, 1, false, "f"));     // rows 1, 2
+  rig.Submit(MakeTestPlan("first", 1, 1, false, "f"));           // rows 1, 2
   SubmitPlan urgent = MakeTestPlan("urgent", 2, 1, false, "u");  // rows 3, 4 | 5, 6
   urgent.sweep.priority = 5;
   rig.Submit(urgent);
@@ -493,7 +494,8 @@ TEST_F(SchedulerTest, RequirementsAreMatched) {
   plan.requirement = {.device = "cuda", .memory_bytes = int64_t{4} << 30, .labels = {"big", "fast"}};
   rig.Submit(plan);
   EXPECT_TRUE(worker.Sync().desired.empty());
-  EXPECT_THAT(rig.scheduler->Explain(1, rig.now()).text, HasSubstr("device class cuda, at least 4.0 GiB of memory, labels big, fast"));
+  EXPECT_THAT(rig.scheduler->Explain(1, rig.now()).text,
+              HasSubstr("device class cuda, at least 4.0 GiB of memory, labels big, fast"));
   WorkerHand gpu(&rig, "gpu", 1, "cuda");
   gpu.info.add_labels("fast");
   EXPECT_TRUE(gpu.Sync().desired.empty());
@@ -561,7 +563,8 @@ TEST(JobStates, NoEdgeLeavesATerminalStateAndNoneIsThereTwice) {
   for (int from = 0; from <= 6; ++from) {
     for (int to = 0; to <= 6; ++to) {
       for (int cause = 0; cause <= static_cast<int>(Cause::kCancelled); ++cause) {
-        const SnapshotStore::Edge edge{static_cast<v1::JobState>(from), static_cast<v1::JobState>(to), static_cast<Cause>(cause)};
+        const SnapshotStore::Edge edge{static_cast<v1::JobState>(from), static_cast<v1::JobState>(to),
+                                       static_cast<Cause>(cause)};
         EXPECT_EQ(IsAllowed(std::get<0>(edge), std::get<1>(edge), std::get<2>(edge)), edges.contains(edge));
       }
     }
@@ -580,8 +583,9 @@ TEST(JobStates, TheDocumentDrawsEveryEdge) {
   std::stringstream text;
   text << file.rdbuf();
   for (const JobEdge& edge : JobEdges()) {
-    const std::string row = absl::StrCat("| ", std::string(StateName(edge.from)), " | ", std::string(StateName(edge.to)), " | `",
-                                         std::string(CauseName(edge.cause)), "` |");
+    const std::string row =
+        absl::StrCat("| ", std::string(StateName(edge.from)), " | ", std::string(StateName(edge.to)), " | `",
+                     std::string(CauseName(edge.cause)), "` |");
     EXPECT_THAT(text.str(), HasSubstr(row));
   }
 }

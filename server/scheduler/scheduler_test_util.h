@@ -76,7 +76,8 @@ class SnapshotStore {
   void ApplyResult(JobRow row, const std::string& key, v1::JobKind kind, const v1::TaskResult& result) {
     RecordResult(row);
     if (kind != v1::STAGE || result.outcome() != v1::COMPLETED) return;
-    states_[key] = {key, !result.end_state().weights().sha256().empty(), !result.end_state().optimizer().sha256().empty()};
+    states_[key] = {key, !result.end_state().weights().sha256().empty(),
+                    !result.end_state().optimizer().sha256().empty()};
   }
 
   SchedulerSnapshot Snapshot() const {
@@ -184,21 +185,24 @@ class SchedulerRig {
     for (const JobRecord& stored : snapshot.jobs) {
       const JobRecord& job = scheduler->job(stored.row).record;
       if (stored.state != job.state || stored.parent != job.parent || stored.attempt != job.attempt ||
-          stored.attempt_state != job.attempt_state || stored.failures != job.failures || stored.outcome != job.outcome ||
-          stored.diverged_at_step != job.diverged_at_step || stored.worker_id != job.worker_id || stored.slot != job.slot ||
-          stored.ended_at_us != job.ended_at_us) {
+          stored.attempt_state != job.attempt_state || stored.failures != job.failures ||
+          stored.outcome != job.outcome || stored.diverged_at_step != job.diverged_at_step ||
+          stored.worker_id != job.worker_id || stored.slot != job.slot || stored.ended_at_us != job.ended_at_us) {
         return "of job " + job.job_id;
       }
     }
     if (snapshot.sweeps.size() != scheduler->sweep_count()) return "some sweeps";
     for (const SweepRecord& stored : snapshot.sweeps) {
       const SweepRecord& sweep = scheduler->sweep(stored.row).record;
-      const std::set<JobRow> stored_jobs(stored.jobs.begin(), stored.jobs.end()), jobs(sweep.jobs.begin(), sweep.jobs.end());
-      if (stored.state != sweep.state || stored.ended_at_us != sweep.ended_at_us || stored_jobs != jobs) return "of sweep " + sweep.name;
+      const std::set<JobRow> stored_jobs(stored.jobs.begin(), stored.jobs.end()),
+          jobs(sweep.jobs.begin(), sweep.jobs.end());
+      if (stored.state != sweep.state || stored.ended_at_us != sweep.ended_at_us || stored_jobs != jobs)
+        return "of sweep " + sweep.name;
     }
     for (const StateAvailability& state : snapshot.states) {
       if (state.weights != scheduler->StateAvailable(state.stage_key, false)) return "weights of " + state.stage_key;
-      if ((state.weights && state.optimizer) != scheduler->StateAvailable(state.stage_key, true)) return "optimizer of " + state.stage_key;
+      if ((state.weights && state.optimizer) != scheduler->StateAvailable(state.stage_key, true))
+        return "optimizer of " + state.stage_key;
     }
     return "";
   }
@@ -306,8 +310,8 @@ class WorkerHand {
   SchedulerRig* const rig_;
 };
 
-// A sweep of `trainings` stages, each with `evaluations`, and with a child stage when `children`. Keys begin with `prefix`.
-// Rows, when nothing is shared: stages first, then evaluations.
+// A sweep of `trainings` stages, each with `evaluations`, and with a child stage when `children`. Keys begin with
+// `prefix`. Rows, when nothing is shared: stages first, then evaluations.
 inline SubmitPlan MakeTestPlan(const std::string& name, int trainings, int evaluations, bool children = false,
                                const std::string& prefix = "key") {
   SubmitPlan plan;
@@ -321,13 +325,17 @@ inline SubmitPlan MakeTestPlan(const std::string& name, int trainings, int evalu
     last.push_back(root);
     if (children) {
       last.back() = static_cast<int>(plan.jobs.size());
-      plan.jobs.push_back(
-          {.kind = v1::STAGE, .key = absl::StrCat(prefix, " child ", i), .parent = root, .from_step = 100, .to_step = 150});
+      plan.jobs.push_back({.kind = v1::STAGE,
+                           .key = absl::StrCat(prefix, " child ", i),
+                           .parent = root,
+                           .from_step = 100,
+                           .to_step = 150});
     }
   }
   for (int i = 0; i < trainings; ++i) {
     for (int k = 0; k < evaluations; ++k) {
-      plan.jobs.push_back({.kind = v1::EVALUATION, .key = absl::StrCat(plan.jobs[last[i]].key, " evaluation ", k), .parent = last[i]});
+      plan.jobs.push_back(
+          {.kind = v1::EVALUATION, .key = absl::StrCat(plan.jobs[last[i]].key, " evaluation ", k), .parent = last[i]});
     }
   }
   return plan;

@@ -12,7 +12,9 @@ constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // bytes th
 
 }  // namespace
 
-std::string ToJsonArray(const std::vector<std::string>& texts) { return nlohmann::json(texts).dump(-1, ' ', false, kReplace); }
+std::string ToJsonArray(const std::vector<std::string>& texts) {
+  return nlohmann::json(texts).dump(-1, ' ', false, kReplace);
+}
 
 std::vector<std::string> FromJsonArray(const std::string& json) {
   std::vector<std::string> texts;

@@ -28,14 +28,19 @@ v1::Keep KeepFromName(const std::string& name) {
   return name == "weights" ? v1::KEEP_WEIGHTS : v1::KEEP_NONE;
 }
 
-v1::Executor ExecutorFromName(const std::string& name) { return name == "noop" ? v1::EXECUTOR_NOOP : v1::EXECUTOR_TRAINER; }
+v1::Executor ExecutorFromName(const std::string& name) {
+  return name == "noop" ? v1::EXECUTOR_NOOP : v1::EXECUTOR_TRAINER;
+}
 
 absl::Status LoadJobs(Connection& db, std::vector<JobRecord>* jobs) {
   ABLATE_ASSIGN_OR_RETURN(
       Statement rows,
-      db.Query("SELECT row, job_id, kind, state, key, parent, retry_of, attempt, attempt_state, failures, max_failures, outcome, "
-               "diverged_at_step, from_step, to_step, requires_device, requires_memory_bytes, requires_labels, executor, worker_id, "
-               "slot, created_at_us, started_at_us, ended_at_us, failure_kind, failure_message FROM jobs ORDER BY row"));
+      db.Query(
+          "SELECT row, job_id, kind, state, key, parent, retry_of, attempt, attempt_state, failures, max_failures, "
+          "outcome, "
+          "diverged_at_step, from_step, to_step, requires_device, requires_memory_bytes, requires_labels, executor, "
+          "worker_id, "
+          "slot, created_at_us, started_at_us, ended_at_us, failure_kind, failure_message FROM jobs ORDER BY row"));
   std::map<std::string, std::vector<std::string>> labels;  // few distinct ones: parsed once each
   while (true) {
     ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
@@ -80,8 +85,10 @@ absl::Status LoadJobs(Connection& db, std::vector<JobRecord>* jobs) {
 
 absl::Status LoadSweeps(Connection& db, std::vector<SweepRecord>* sweeps) {
   {
-    ABLATE_ASSIGN_OR_RETURN(Statement rows, db.Query("SELECT row, sweep_id, name, description, state, spec_sha256, plan_sha256, priority, keep, "
-                                                     "arms, seeds, created_at_us, ended_at_us FROM sweeps ORDER BY row"));
+    ABLATE_ASSIGN_OR_RETURN(
+        Statement rows,
+        db.Query("SELECT row, sweep_id, name, description, state, spec_sha256, plan_sha256, priority, keep, "
+                 "arms, seeds, created_at_us, ended_at_us FROM sweeps ORDER BY row"));
     while (true) {
       ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
       if (!row) break;
@@ -121,8 +128,10 @@ absl::Status LoadWorkers(Connection& db, std::vector<WorkerRecord>* workers) {
       incarnations[rows.Text(0)].push_back(rows.Text(1));
     }
   }
-  ABLATE_ASSIGN_OR_RETURN(Statement rows, db.Query("SELECT worker_id, incarnation, hostname, device_class, device_kind, slots, memory_bytes, labels, "
-                                                   "build, executor, drain_asked, last_contact_at_us FROM workers"));
+  ABLATE_ASSIGN_OR_RETURN(
+      Statement rows,
+      db.Query("SELECT worker_id, incarnation, hostname, device_class, device_kind, slots, memory_bytes, labels, "
+               "build, executor, drain_asked, last_contact_at_us FROM workers"));
   while (true) {
     ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
     if (!row) return absl::OkStatus();

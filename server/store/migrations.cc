@@ -17,7 +17,8 @@ absl::Status FillTCritical(Connection& connection) {
   for (double level : {0.90, 0.95, 0.99}) {
     for (int df = 1; df <= kMaxDf; ++df) {
       ABLATE_ASSIGN_OR_RETURN(const double value, TCritical(df, level));
-      ABLATE_RETURN_IF_ERROR(connection.Run("INSERT INTO t_critical (df, level, value) VALUES (?, ?, ?)", df, level, value));
+      ABLATE_RETURN_IF_ERROR(
+          connection.Run("INSERT INTO t_critical (df, level, value) VALUES (?, ?, ?)", df, level, value));
     }
   }
   return absl::OkStatus();
@@ -43,9 +44,9 @@ absl::Status MigrateTo(Connection& connection, const std::string& path, int targ
   ABLATE_ASSIGN_OR_RETURN(int64_t version, connection.QueryInt(0, "PRAGMA user_version"));
   const int64_t known = static_cast<int64_t>(Migrations().size());
   if (version > known) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, " was written by a newer release (schema version ", version, "; this one knows up to ", known,
-                     "). Run that release, or give another --data-dir"));
+    return absl::FailedPreconditionError(absl::StrCat(path, " was written by a newer release (schema version ", version,
+                                                      "; this one knows up to ", known,
+                                                      "). Run that release, or give another --data-dir"));
   }
   ABLATE_ASSIGN_OR_RETURN(const int64_t tables, connection.QueryInt(0, "SELECT COUNT(*) FROM sqlite_schema"));
   ABLATE_ASSIGN_OR_RETURN(const int64_t application, connection.QueryInt(0, "PRAGMA application_id"));

@@ -25,7 +25,8 @@ absl::Status ReadConfig(const std::string& json, v1::Configuration* config) {
 }
 
 // The end state of a stage, or its newest periodic checkpoint, where its weights are stored. False: they are not.
-absl::StatusOr<bool> ReadCheckpoint(Connection& db, int64_t stage, const std::string& key, bool end_state, v1::CheckpointRef* ref) {
+absl::StatusOr<bool> ReadCheckpoint(Connection& db, int64_t stage, const std::string& key, bool end_state,
+                                    v1::CheckpointRef* ref) {
   ABLATE_ASSIGN_OR_RETURN(
       Statement row,
       db.Query("SELECT step, weights_sha256, weights_bytes, optimizer_sha256, optimizer_bytes FROM checkpoints "
@@ -46,9 +47,10 @@ absl::StatusOr<bool> ReadCheckpoint(Connection& db, int64_t stage, const std::st
 
 absl::Status ReadStageTask(Connection& db, const std::string& key, v1::StageTask* task) {
   ABLATE_ASSIGN_OR_RETURN(
-      Statement row, db.Query("SELECT s.row, s.config, s.seed, s.from_step, s.to_step, s.executor, d.ref, s.parent, p.key "
-                              "FROM stages s JOIN data d ON d.row = s.data LEFT JOIN stages p ON p.row = s.parent WHERE s.key = ?",
-                              key));
+      Statement row,
+      db.Query("SELECT s.row, s.config, s.seed, s.from_step, s.to_step, s.executor, d.ref, s.parent, p.key "
+               "FROM stages s JOIN data d ON d.row = s.data LEFT JOIN stages p ON p.row = s.parent WHERE s.key = ?",
+               key));
   ABLATE_ASSIGN_OR_RETURN(const bool found, row.Step());
   if (!found) return absl::NotFoundError(absl::StrCat("there is no stage ", key));
   task->set_stage_key(key);
@@ -69,9 +71,10 @@ absl::Status ReadStageTask(Connection& db, const std::string& key, v1::StageTask
 
 absl::Status ReadEvaluationTask(Connection& db, const std::string& key, v1::EvaluationTask* task) {
   ABLATE_ASSIGN_OR_RETURN(
-      Statement row, db.Query("SELECT s.row, s.key, s.config, s.seed, s.executor, d.ref, e.eval_config, e.length, e.split "
-                              "FROM evaluations e JOIN stages s ON s.row = e.stage JOIN data d ON d.row = s.data WHERE e.key = ?",
-                              key));
+      Statement row,
+      db.Query("SELECT s.row, s.key, s.config, s.seed, s.executor, d.ref, e.eval_config, e.length, e.split "
+               "FROM evaluations e JOIN stages s ON s.row = e.stage JOIN data d ON d.row = s.data WHERE e.key = ?",
+               key));
   ABLATE_ASSIGN_OR_RETURN(const bool found, row.Step());
   if (!found) return absl::NotFoundError(absl::StrCat("there is no evaluation ", key));
   task->set_evaluation_key(key);
@@ -114,20 +117,21 @@ absl::Status ReadJobDetails(Connection& db, JobRow job_row, v1::Job* job) {
   {
     ABLATE_ASSIGN_OR_RETURN(
         Statement row,
-        db.Query("SELECT failure_kind, failure_message, exit_code, signal, peak_memory_bytes, stderr_tail FROM attempts "
-                 "WHERE job = ? AND failure_kind IS NOT NULL ORDER BY attempt DESC LIMIT 1",
-                 job_row));
+        db.Query(
+            "SELECT failure_kind, failure_message, exit_code, signal, peak_memory_bytes, stderr_tail FROM attempts "
+            "WHERE job = ? AND failure_kind IS NOT NULL ORDER BY attempt DESC LIMIT 1",
+            job_row));
     ABLATE_ASSIGN_OR_RETURN(const bool found, row.Step());
     if (found) FillFailure(row, 0, job->mutable_last_failure());
   }
   const bool stage = job->kind() == v1::STAGE;
   {
-    ABLATE_ASSIGN_OR_RETURN(
-        Statement rows,
-        db.Query(stage ? "SELECT r.metric, r.value, r.non_finite FROM stages s JOIN stage_results r ON r.stage = s.row WHERE s.key = ?"
-                       : "SELECT r.metric, r.value, r.non_finite FROM evaluations e JOIN evaluation_results r ON r.evaluation = e.row "
-                         "WHERE e.key = ?",
-                 job->key()));
+    ABLATE_ASSIGN_OR_RETURN(Statement rows, db.Query(stage ? "SELECT r.metric, r.value, r.non_finite FROM stages s "
+                                                             "JOIN stage_results r ON r.stage = s.row WHERE s.key = ?"
+                                                           : "SELECT r.metric, r.value, r.non_finite FROM evaluations "
+                                                             "e JOIN evaluation_results r ON r.evaluation = e.row "
+                                                             "WHERE e.key = ?",
+                                                     job->key()));
     while (job->state() == v1::SUCCEEDED) {
       ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
       if (!row) break;
@@ -138,7 +142,8 @@ absl::Status ReadJobDetails(Connection& db, JobRow job_row, v1::Job* job) {
   }
   ABLATE_ASSIGN_OR_RETURN(
       Statement label,
-      db.Query(stage ? "SELECT a.label FROM stages s JOIN points p ON p.stage = s.row JOIN arms a ON a.sweep = p.sweep AND a.arm = p.arm "
+      db.Query(stage ? "SELECT a.label FROM stages s JOIN points p ON p.stage = s.row JOIN arms a ON a.sweep = p.sweep "
+                       "AND a.arm = p.arm "
                        "WHERE s.key = ? LIMIT 1"
                      : "SELECT a.label FROM evaluations e JOIN point_evaluations p ON p.evaluation = e.row "
                        "JOIN arms a ON a.sweep = p.sweep AND a.arm = p.arm WHERE e.key = ? LIMIT 1",
@@ -156,10 +161,11 @@ absl::Status ReadJobDetails(Connection& db, JobRow job_row, v1::Job* job) {
 absl::StatusOr<std::vector<v1::Attempt>> ReadAttempts(Connection& db, JobRow row, const std::string& job_id) {
   std::vector<v1::Attempt> attempts;
   ABLATE_ASSIGN_OR_RETURN(
-      Statement rows, db.Query("SELECT attempt, worker_id, slot, state, started_at_us, ended_at_us, resumed_from_step, failure_kind, "
-                               "failure_message, exit_code, signal, peak_memory_bytes, stderr_tail FROM attempts WHERE job = ? "
-                               "ORDER BY attempt",
-                               row));
+      Statement rows,
+      db.Query("SELECT attempt, worker_id, slot, state, started_at_us, ended_at_us, resumed_from_step, failure_kind, "
+               "failure_message, exit_code, signal, peak_memory_bytes, stderr_tail FROM attempts WHERE job = ? "
+               "ORDER BY attempt",
+               row));
   while (true) {
     ABLATE_ASSIGN_OR_RETURN(const bool more, rows.Step());
     if (!more) return attempts;
@@ -178,10 +184,11 @@ absl::StatusOr<std::vector<v1::Attempt>> ReadAttempts(Connection& db, JobRow row
 
 absl::StatusOr<std::vector<v1::CurvePoint>> ReadCurve(Connection& db, const std::string& stage_key) {
   std::vector<v1::CurvePoint> points;
-  ABLATE_ASSIGN_OR_RETURN(Statement rows,
-                          db.Query("SELECT c.metric, c.step, c.value, c.non_finite FROM stages s JOIN curves c ON c.stage = s.row "
-                                   "WHERE s.key = ? ORDER BY c.step, c.metric",
-                                   stage_key));
+  ABLATE_ASSIGN_OR_RETURN(
+      Statement rows,
+      db.Query("SELECT c.metric, c.step, c.value, c.non_finite FROM stages s JOIN curves c ON c.stage = s.row "
+               "WHERE s.key = ? ORDER BY c.step, c.metric",
+               stage_key));
   while (true) {
     ABLATE_ASSIGN_OR_RETURN(const bool more, rows.Step());
     if (!more) return points;
@@ -194,10 +201,11 @@ absl::StatusOr<std::vector<v1::CurvePoint>> ReadCurve(Connection& db, const std:
 
 absl::StatusOr<std::vector<StoredEvent>> ReadEvents(Connection& db, JobRow row) {
   std::vector<StoredEvent> events;
-  ABLATE_ASSIGN_OR_RETURN(Statement rows,
-                          db.Query("SELECT at_us, from_state, to_state, cause, attempt, worker_id, text FROM events WHERE job = ? "
-                                   "ORDER BY row",
-                                   row));
+  ABLATE_ASSIGN_OR_RETURN(
+      Statement rows,
+      db.Query("SELECT at_us, from_state, to_state, cause, attempt, worker_id, text FROM events WHERE job = ? "
+               "ORDER BY row",
+               row));
   while (true) {
     ABLATE_ASSIGN_OR_RETURN(const bool more, rows.Step());
     if (!more) return events;
@@ -210,7 +218,8 @@ absl::StatusOr<std::vector<StoredEvent>> ReadEvents(Connection& db, JobRow row) 
 }
 
 absl::StatusOr<std::optional<StoredRequest>> FindRequest(Connection& db, const std::string& request_id) {
-  ABLATE_ASSIGN_OR_RETURN(Statement row, db.Query("SELECT method, response FROM requests WHERE request_id = ?", request_id));
+  ABLATE_ASSIGN_OR_RETURN(Statement row,
+                          db.Query("SELECT method, response FROM requests WHERE request_id = ?", request_id));
   ABLATE_ASSIGN_OR_RETURN(const bool found, row.Step());
   if (!found) return std::nullopt;
   return StoredRequest{row.Text(0), row.Bytes(1)};

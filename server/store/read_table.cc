@@ -47,9 +47,11 @@ absl::StatusOr<StoredTable> ReadTable(Connection& db, SweepRow sweep) {
   {
     ABLATE_ASSIGN_OR_RETURN(
         Statement rows,
-        db.Query("SELECT pe.arm, pe.seed, e.length, e.split, e.ntk, r.metric, r.value, r.status, j.job_id FROM point_evaluations pe "
+        db.Query("SELECT pe.arm, pe.seed, e.length, e.split, e.ntk, r.metric, r.value, r.status, j.job_id FROM "
+                 "point_evaluations pe "
                  "JOIN evaluations e ON e.row = pe.evaluation LEFT JOIN evaluation_results r ON r.evaluation = e.row "
-                 "LEFT JOIN jobs j ON j.row = r.job WHERE pe.sweep = ? ORDER BY pe.arm, pe.seed, e.length, e.split, e.ntk, r.metric",
+                 "LEFT JOIN jobs j ON j.row = r.job WHERE pe.sweep = ? ORDER BY pe.arm, pe.seed, e.length, e.split, "
+                 "e.ntk, r.metric",
                  sweep));
     while (true) {
       ABLATE_ASSIGN_OR_RETURN(const bool more, rows.Step());

@@ -1,6 +1,6 @@
-// Rows of the database: what the coordinator writes and reads, one function a question. All SQL but the users' own is in
-// server/store; the schema is in migrations/ and docs/results-database.md.
-// Must not know gRPC, leases or locks. Functions that write run inside Store::Write, those that read inside Store::Read.
+// Rows of the database: what the coordinator writes and reads, one function a question. All SQL but the users' own is
+// in server/store; the schema is in migrations/ and docs/results-database.md. Must not know gRPC, leases or locks.
+// Functions that write run inside Store::Write, those that read inside Store::Read.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,8 @@ struct JobRef {
 };
 // Replaces all results of the job's key, and stores the end state.
 absl::Status WriteResult(Connection& db, const JobRef& job, const v1::AttemptReport& report, int64_t wall_us);
-// Curve points and a periodic checkpoint. The first points of an attempt remove those after its resume step; a new checkpoint
-// removes the older periodic ones.
+// Curve points and a periodic checkpoint. The first points of an attempt remove those after its resume step; a new
+// checkpoint removes the older periodic ones.
 absl::Status WriteProgress(Connection& db, const JobRef& job, const v1::AttemptReport& report, int64_t wall_us,
                            std::vector<std::string>* unreferenced);
 

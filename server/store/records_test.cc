@@ -44,7 +44,8 @@ class RecordsTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status;
     return rows;
   }
-  absl::Status Query(const std::string& sql, std::vector<std::string>* rows, int64_t max_rows = 0, int64_t limit_ms = 0) {
+  absl::Status Query(const std::string& sql, std::vector<std::string>* rows, int64_t max_rows = 0,
+                     int64_t limit_ms = 0) {
     v1::QueryRequest request;
     request.set_sql(sql);
     request.set_max_rows(max_rows);
@@ -92,7 +93,8 @@ class RecordsTest : public ::testing::Test {
         plan.points.push_back(point);
       }
     }
-    for (const PlannedStage& stage : plan.stages) submit.jobs.push_back({.kind = v1::STAGE, .key = stage.key, .to_step = 100});
+    for (const PlannedStage& stage : plan.stages)
+      submit.jobs.push_back({.kind = v1::STAGE, .key = stage.key, .to_step = 100});
     for (const PlannedEvaluation& evaluation : plan.evaluations) {
       submit.jobs.push_back({.kind = v1::EVALUATION, .key = evaluation.key, .parent = evaluation.stage});
     }
@@ -134,7 +136,8 @@ class RecordsTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status;
     return unreferenced;
   }
-  static v1::AttemptReport Points(int64_t attempt, const std::vector<int64_t>& steps, double value, std::optional<int64_t> resumed = {}) {
+  static v1::AttemptReport Points(int64_t attempt, const std::vector<int64_t>& steps, double value,
+                                  std::optional<int64_t> resumed = {}) {
     v1::AttemptReport report;
     report.set_attempt(attempt);
     if (resumed) report.set_resumed_from_step(*resumed);
@@ -149,7 +152,8 @@ class RecordsTest : public ::testing::Test {
   void AddAttempt(JobRow job, int64_t attempt) {
     ASSERT_TRUE(Write([&](Connection& db) {
                   Effects effects;
-                  effects.attempt_starts.push_back({.job = job, .attempt = attempt, .worker_id = "w", .incarnation = "i"});
+                  effects.attempt_starts.push_back(
+                      {.job = job, .attempt = attempt, .worker_id = "w", .incarnation = "i"});
                   return ApplyEffects(db, effects, 1);
                 }).ok());
   }
@@ -239,10 +243,17 @@ TEST_F(RecordsTest, WhatEffectsWroteIsWhatARestartReads) {
   persist();
 }
 
+TEST_F(RecordsTest, WordsOfStatesCompareWithoutRegardToCase) {
+  AddSweep(1, 1, 1);
+  EXPECT_THAT(Rows("SELECT COUNT(*) FROM jobs WHERE state = 'BLOCKED'"), ElementsAre("1"));
+  EXPECT_THAT(Rows("SELECT state FROM jobs ORDER BY row"), ElementsAre("queued", "blocked"));
+}
+
 TEST_F(RecordsTest, NotANumberAndInfinitiesSurvive) {
   AddSweep(1, 1, 1);
   const double infinity = std::numeric_limits<double>::infinity();
-  Store1(Evaluation(1, 1, 1, 0, 0, 0), Result(v1::COMPLETED, {{"loss", 2.5}, {"a", std::nan("")}, {"b", infinity}, {"c", -infinity}}));
+  Store1(Evaluation(1, 1, 1, 0, 0, 0),
+         Result(v1::COMPLETED, {{"loss", 2.5}, {"a", std::nan("")}, {"b", infinity}, {"c", -infinity}}));
   v1::Job job;
   job.set_kind(v1::EVALUATION);
   job.set_state(v1::SUCCEEDED);
@@ -286,7 +297,8 @@ TEST_F(RecordsTest, AResumedAttemptReplacesThePointsAfterItsResumeStep) {
   AddAttempt(1, 3);
   Progress(job, Points(3, {40}, 3));
   EXPECT_THAT(curve(), ElementsAre("10:1.0", "20:1.0", "35:2.0", "40:3.0"));
-  EXPECT_THAT(Rows("SELECT attempt, resumed_from_step FROM attempts ORDER BY attempt"), ElementsAre("1|NULL", "2|25", "3|NULL"));
+  EXPECT_THAT(Rows("SELECT attempt, resumed_from_step FROM attempts ORDER BY attempt"),
+              ElementsAre("1|NULL", "2|25", "3|NULL"));
 }
 
 TEST_F(RecordsTest, CheckpointsAreHandedOutAndCollected) {
@@ -335,7 +347,8 @@ TEST_F(RecordsTest, CheckpointsAreHandedOutAndCollected) {
 
 TEST_F(RecordsTest, ConfidenceIntervalsCountWhatDivergedAndWhatIsMissing) {
   AddSweep(3, 4, 1);
-  // Arm 0: large values close together, where a one-pass variance fails; arm 1: one value, two diverged, one missing; arm 2: all equal.
+  // Arm 0: large values close together, where a one-pass variance fails; arm 1: one value, two diverged, one missing;
+  // arm 2: all equal.
   for (int seed = 0; seed < 3; ++seed) {
     Store1(Evaluation(3, 4, 1, 0, seed, 0), Result(v1::COMPLETED, {{"loss", 1e9 + seed}}));
   }
@@ -344,26 +357,31 @@ TEST_F(RecordsTest, ConfidenceIntervalsCountWhatDivergedAndWhatIsMissing) {
   Store1(Evaluation(3, 4, 1, 1, 2, 0), Result(v1::DIVERGED, {}));
   Store1(Evaluation(3, 4, 1, 1, 3, 0), Result(v1::DIVERGED, {}));
   for (int seed = 0; seed < 4; ++seed) Store1(Evaluation(3, 4, 1, 2, seed, 0), Result(v1::COMPLETED, {{"loss", 0.1}}));
-  EXPECT_THAT(Rows("SELECT arm, n, mean - 1e9, sd, low IS NULL, seeds, diverged, diverged_seeds, missing, reason FROM confidence_intervals "
+  EXPECT_THAT(Rows("SELECT arm, n, mean - 1e9, sd, low IS NULL, seeds, diverged, diverged_seeds, missing, reason FROM "
+                   "confidence_intervals "
                    "WHERE metric = 'loss' AND arm_position = 0"),
               ElementsAre("{\"attention.p\":0}|3|1|1|0|[0,1,2]|1|[3]|0|"));
-  const std::vector<std::string> width =
-      Rows("SELECT round((high - low) / 2, 6) FROM confidence_intervals_by_level WHERE metric = 'loss' AND arm_position = 0 ORDER BY level");
+  const std::vector<std::string> width = Rows(
+      "SELECT round((high - low) / 2, 6) FROM confidence_intervals_by_level WHERE metric = 'loss' AND arm_position = 0 "
+      "ORDER BY level");
   EXPECT_THAT(width, ElementsAre("1.68585", "2.48414", "5.73011"));  // t(2 df) / sqrt(3) at 90, 95 and 99 %
-  EXPECT_THAT(Rows("SELECT n, mean, sd, low, high, diverged, missing, reason FROM confidence_intervals WHERE metric = 'loss' AND arm_position = 1"),
+  EXPECT_THAT(Rows("SELECT n, mean, sd, low, high, diverged, missing, reason FROM confidence_intervals WHERE metric = "
+                   "'loss' AND arm_position = 1"),
               ElementsAre("1|2|NULL|NULL|NULL|2|1|one seed: no interval"));
-  EXPECT_THAT(Rows("SELECT n, low, high, missing, reason FROM confidence_intervals WHERE metric = 'loss' AND arm_position = 2"),
-              ElementsAre("4|NULL|NULL|0|no variance: no interval"));
-  EXPECT_THAT(Rows("SELECT n, mean, reason FROM confidence_intervals WHERE metric = 'loss_targets' AND arm_position = 1"),
-              ElementsAre("0|NULL|no value: every seed diverged"));
+  EXPECT_THAT(
+      Rows("SELECT n, low, high, missing, reason FROM confidence_intervals WHERE metric = 'loss' AND arm_position = 2"),
+      ElementsAre("4|NULL|NULL|0|no variance: no interval"));
+  EXPECT_THAT(
+      Rows("SELECT n, mean, reason FROM confidence_intervals WHERE metric = 'loss_targets' AND arm_position = 1"),
+      ElementsAre("0|NULL|no value: every seed diverged"));
 }
 
 TEST_F(RecordsTest, QueriesOfUsersOnlyRead) {
   AddSweep(1, 1, 1);
   std::vector<std::string> rows;
-  for (const char* sql : {"DELETE FROM jobs", "INSERT INTO requests VALUES ('a', 'b', x'00', 1)", "DROP VIEW results", "ATTACH 'other.db' AS o",
-                          "PRAGMA journal_mode = DELETE", "PRAGMA user_version = 3", "SELECT load_extension('x')", "VACUUM",
-                          "CREATE TEMP TABLE t (a)", "BEGIN IMMEDIATE"}) {
+  for (const char* sql : {"DELETE FROM jobs", "INSERT INTO requests VALUES ('a', 'b', x'00', 1)", "DROP VIEW results",
+                          "ATTACH 'other.db' AS o", "PRAGMA journal_mode = DELETE", "PRAGMA user_version = 3",
+                          "SELECT load_extension('x')", "VACUUM", "CREATE TEMP TABLE t (a)", "BEGIN IMMEDIATE"}) {
     EXPECT_EQ(Query(sql, &rows).code(), absl::StatusCode::kPermissionDenied) << sql << Query(sql, &rows);
   }
   EXPECT_EQ(Query("SELECT 1; SELECT 2", &rows).code(), absl::StatusCode::kInvalidArgument);
@@ -372,8 +390,10 @@ TEST_F(RecordsTest, QueriesOfUsersOnlyRead) {
   rows.clear();
   EXPECT_TRUE(Query("SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3; -- done", &rows, 2).ok());
   EXPECT_THAT(rows, ElementsAre("1", "2", "..."));
-  EXPECT_EQ(Query("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) FROM n", &rows, 0, 50).code(),
-            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(
+      Query("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) FROM n", &rows, 0, 50)
+          .code(),
+      absl::StatusCode::kDeadlineExceeded);
   rows.clear();
   EXPECT_TRUE(Query("SELECT CAST(x'ff' AS TEXT), 9e999, NULL", &rows).ok());
   EXPECT_THAT(rows, ElementsAre("blob|inf|NULL"));
@@ -384,7 +404,8 @@ TEST_F(RecordsTest, TheDocumentsQueriesRun) {
   for (int arm = 0; arm < 2; ++arm) {
     for (int seed = 0; seed < 2; ++seed) {
       for (int i = 0; i < 2; ++i) {
-        Store1(Evaluation(2, 2, 2, arm, seed, i), Result(v1::COMPLETED, {{"loss", 1.0 * seed}, {"loss_targets", 2.0 * i + seed}}));
+        Store1(Evaluation(2, 2, 2, arm, seed, i),
+               Result(v1::COMPLETED, {{"loss", 1.0 * seed}, {"loss_targets", 2.0 * i + seed}}));
       }
     }
   }
@@ -400,7 +421,8 @@ TEST_F(RecordsTest, TheDocumentsQueriesRun) {
   }
   EXPECT_GE(queries, 8);
   // Every table and view is in the document.
-  for (const std::string& name : Rows("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'")) {
+  for (const std::string& name :
+       Rows("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'")) {
     EXPECT_THAT(*text, HasSubstr("`" + name)) << name;
   }
 }

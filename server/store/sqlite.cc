@@ -50,10 +50,12 @@ Statement::~Statement() {
 void Statement::Bind(int index, int64_t value) { sqlite3_bind_int64(statement_, index, value); }
 void Statement::Bind(int index, double value) { sqlite3_bind_double(statement_, index, value); }
 void Statement::Bind(int index, std::string_view text) {
-  sqlite3_bind_text64(statement_, index, text.data() == nullptr ? "" : text.data(), text.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
+  sqlite3_bind_text64(statement_, index, text.data() == nullptr ? "" : text.data(), text.size(), SQLITE_TRANSIENT,
+                      SQLITE_UTF8);
 }
 void Statement::Bind(int index, Blob blob) {
-  sqlite3_bind_blob64(statement_, index, blob.bytes.empty() ? "" : blob.bytes.data(), blob.bytes.size(), SQLITE_TRANSIENT);
+  sqlite3_bind_blob64(statement_, index, blob.bytes.empty() ? "" : blob.bytes.data(), blob.bytes.size(),
+                      SQLITE_TRANSIENT);
 }
 void Statement::BindNull(int index) { sqlite3_bind_null(statement_, index); }
 
@@ -152,7 +154,8 @@ int64_t Connection::Changes() const { return sqlite3_changes64(handle_); }
 bool Connection::InTransaction() const { return sqlite3_get_autocommit(handle_) == 0; }
 
 absl::Status Connection::ErrorOf(int code, std::string_view what) const {
-  return absl::Status(CodeOf(code), absl::StrCat("SQLite: ", sqlite3_errmsg(handle_), " (code ", code, "), in: ", ToAbsl(what)));
+  return absl::Status(CodeOf(code),
+                      absl::StrCat("SQLite: ", sqlite3_errmsg(handle_), " (code ", code, "), in: ", ToAbsl(what)));
 }
 
 }  // namespace ablate

@@ -1,9 +1,9 @@
 // SQLite behind a small wrapper: connections, prepared statements with bound parameters, errors as absl::Status.
 // Must not know any table. No value ever becomes part of a statement's text.
 //
-// Status codes by cause: ResourceExhausted (disk full), Unavailable (busy, I/O error), DataLoss (damaged file, or no database),
-// PermissionDenied (refused by the authorizer, or written through a read-only connection), DeadlineExceeded (interrupted),
-// InvalidArgument (malformed statement), Internal (a broken constraint and all else: our own fault).
+// Status codes by cause: ResourceExhausted (disk full), Unavailable (busy, I/O error), DataLoss (damaged file, or no
+// database), PermissionDenied (refused by the authorizer, or written through a read-only connection), DeadlineExceeded
+// (interrupted), InvalidArgument (malformed statement), Internal (a broken constraint and all else: our own fault).
 // Thread rule: a connection and its statements belong to one thread at a time.
 #pragma once
 

@@ -17,9 +17,10 @@ constexpr size_t kMaxGroup = 512;  // bounds how long the first of a group waits
 
 absl::Status ForUser(const absl::Status& status, const std::string& path) {
   if (status.code() != absl::StatusCode::kDataLoss) return status;
-  return absl::FailedPreconditionError(absl::StrCat(
-      path, " is damaged (", status.message(), "). Keep a copy of it and of the -wal file beside it, then rescue what can be read: sqlite3 ",
-      path, " .recover | sqlite3 rescued.db"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " is damaged (", status.message(),
+                   "). Keep a copy of it and of the -wal file beside it, then rescue what can be read: sqlite3 ", path,
+                   " .recover | sqlite3 rescued.db"));
 }
 
 }  // namespace

@@ -39,8 +39,8 @@ class Store {
 
   // Statements only; BEGIN, COMMIT and savepoints are the store's. An error undoes this body alone.
   using Body = std::function<absl::Status(Connection&)>;
-  // Blocks until the commit. A body's error is returned as it is. Unavailable, ResourceExhausted...: the commit failed, and
-  // nothing of its whole group is stored.
+  // Blocks until the commit. A body's error is returned as it is. Unavailable, ResourceExhausted...: the commit failed,
+  // and nothing of its whole group is stored.
   absl::Status Write(Body body) { return Wait(Enqueue(std::move(body))); }
 
   // The same in two steps, so that a caller can fix the order under its own lock and wait without it.
@@ -71,8 +71,8 @@ class Store {
   std::unique_ptr<Connection> writer_;
 
   mutable Mutex mutex_;
-  CondVar work_;       // the queue is not empty, or stopping_
-  CondVar done_;       // some pending write is done
+  CondVar work_;  // the queue is not empty, or stopping_
+  CondVar done_;  // some pending write is done
   CondVar reader_free_;
   std::deque<Ticket> queue_ ABLATE_GUARDED_BY(mutex_);
   bool stopping_ ABLATE_GUARDED_BY(mutex_) = false;

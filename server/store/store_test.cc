@@ -19,9 +19,11 @@ using ::testing::HasSubstr;
 class StoreTest : public ::testing::Test {
  protected:
   std::unique_ptr<Store> Open() {
-    auto store = Store::Open({.data_dir = dir_.path(),
-                              .before_commit = [this] { return fail_commit_ ? absl::ResourceExhaustedError("disk full") : absl::OkStatus(); },
-                              .on_failure = [this] { ++failures_; }});
+    auto store =
+        Store::Open({.data_dir = dir_.path(),
+                     .before_commit =
+                         [this] { return fail_commit_ ? absl::ResourceExhaustedError("disk full") : absl::OkStatus(); },
+                     .on_failure = [this] { ++failures_; }});
     EXPECT_TRUE(store.ok()) << store.status();
     return *std::move(store);
   }
@@ -30,10 +32,12 @@ class StoreTest : public ::testing::Test {
   }
   static int64_t Count(Store& store) {
     int64_t count = -1;
-    EXPECT_TRUE(store.Read([&](Connection& db) -> absl::Status {
-                       ABLATE_ASSIGN_OR_RETURN(count, db.QueryInt(-1, "SELECT COUNT(*) FROM requests"));
-                       return absl::OkStatus();
-                     }).ok());
+    EXPECT_TRUE(store
+                    .Read([&](Connection& db) -> absl::Status {
+                      ABLATE_ASSIGN_OR_RETURN(count, db.QueryInt(-1, "SELECT COUNT(*) FROM requests"));
+                      return absl::OkStatus();
+                    })
+                    .ok());
     return count;
   }
 
@@ -108,9 +112,11 @@ TEST_F(StoreTest, ReadersSeeWholeCommitsAndAreNeverTurnedAway) {
     readers.emplace_back([&] {
       do {
         const absl::Status status = store->Read([&](Connection& db) -> absl::Status {
-          ABLATE_ASSIGN_OR_RETURN(const int64_t left, db.QueryInt(-1, "SELECT COUNT(*) FROM requests WHERE method = 'left'"));
+          ABLATE_ASSIGN_OR_RETURN(const int64_t left,
+                                  db.QueryInt(-1, "SELECT COUNT(*) FROM requests WHERE method = 'left'"));
           std::this_thread::yield();
-          ABLATE_ASSIGN_OR_RETURN(const int64_t right, db.QueryInt(-1, "SELECT COUNT(*) FROM requests WHERE method = 'right'"));
+          ABLATE_ASSIGN_OR_RETURN(const int64_t right,
+                                  db.QueryInt(-1, "SELECT COUNT(*) FROM requests WHERE method = 'right'"));
           return left == right ? absl::OkStatus() : absl::InternalError("half a commit");
         });
         errors += !status.ok();
@@ -125,8 +131,9 @@ TEST_F(StoreTest, ReadersSeeWholeCommitsAndAreNeverTurnedAway) {
         errors += !store
                        ->Write([&](Connection& db) -> absl::Status {
                          for (const char* side : {"left", "right"}) {
-                           ABLATE_RETURN_IF_ERROR(db.Run("INSERT INTO requests (request_id, method, response, at_us) VALUES (?, ?, ?, 0)",
-                                                         absl::StrCat(side, w, " ", i), side, Blob{""}));
+                           ABLATE_RETURN_IF_ERROR(
+                               db.Run("INSERT INTO requests (request_id, method, response, at_us) VALUES (?, ?, ?, 0)",
+                                      absl::StrCat(side, w, " ", i), side, Blob{""}));
                          }
                          return absl::OkStatus();
                        })
@@ -160,7 +167,8 @@ TEST_F(StoreTest, NewerForeignAndDamagedFilesAreRefusedWithAWayOut) {
   EXPECT_EQ(store.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(store.status().message()), HasSubstr("newer release (schema version 99"));
 
-  for (const char* file : {"ablate.db", "ablate.db-wal", "ablate.db-shm"}) ASSERT_TRUE(RemoveFile(JoinPath(dir_.path(), file)).ok());
+  for (const char* file : {"ablate.db", "ablate.db-wal", "ablate.db-shm"})
+    ASSERT_TRUE(RemoveFile(JoinPath(dir_.path(), file)).ok());
   {
     auto db = Connection::Open(path, Connection::Mode::kReadWrite);
     ASSERT_TRUE((*db)->Script("CREATE TABLE theirs (x)").ok());
@@ -169,7 +177,8 @@ TEST_F(StoreTest, NewerForeignAndDamagedFilesAreRefusedWithAWayOut) {
   EXPECT_EQ(store.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(store.status().message()), HasSubstr("another program"));
 
-  for (const char* file : {"ablate.db", "ablate.db-wal", "ablate.db-shm"}) ASSERT_TRUE(RemoveFile(JoinPath(dir_.path(), file)).ok());
+  for (const char* file : {"ablate.db", "ablate.db-wal", "ablate.db-shm"})
+    ASSERT_TRUE(RemoveFile(JoinPath(dir_.path(), file)).ok());
   ASSERT_TRUE(WriteFileAtomic(path, std::string(5000, 'x')).ok());
   store = Store::Open({.data_dir = dir_.path()});
   EXPECT_EQ(store.status().code(), absl::StatusCode::kFailedPrecondition) << store.status();
@@ -178,20 +187,25 @@ TEST_F(StoreTest, NewerForeignAndDamagedFilesAreRefusedWithAWayOut) {
 
 TEST_F(StoreTest, TheSchemaIsMadeOnceWithItsQuantiles) {
   auto store = Open();
-  ASSERT_TRUE(store->Read([](Connection& db) -> absl::Status {
-                     EXPECT_EQ(*db.QueryInt(-1, "PRAGMA user_version"), static_cast<int64_t>(Migrations().size()));
-                     EXPECT_EQ(*db.QueryInt(-1, "SELECT COUNT(*) FROM t_critical"), 3000);
-                     ABLATE_ASSIGN_OR_RETURN(Statement row, db.Query("SELECT value FROM t_critical WHERE df = 9 AND level = 0.95"));
-                     EXPECT_TRUE(*row.Step());
-                     EXPECT_NEAR(row.Real(0), 2.2621571627982, 1e-12);
-                     EXPECT_EQ(*db.QueryInt(-1, "PRAGMA foreign_keys"), 1);
-                     return absl::OkStatus();
-                   }).ok());
-  ASSERT_TRUE(store->Write([](Connection& db) -> absl::Status {
-                     EXPECT_EQ(*db.QueryInt(-1, "PRAGMA synchronous"), 2);
-                     EXPECT_FALSE(db.Run("INSERT INTO sweep_jobs (sweep, job) VALUES (1, 1)").ok());
-                     return absl::OkStatus();
-                   }).ok());
+  ASSERT_TRUE(store
+                  ->Read([](Connection& db) -> absl::Status {
+                    EXPECT_EQ(*db.QueryInt(-1, "PRAGMA user_version"), static_cast<int64_t>(Migrations().size()));
+                    EXPECT_EQ(*db.QueryInt(-1, "SELECT COUNT(*) FROM t_critical"), 3000);
+                    ABLATE_ASSIGN_OR_RETURN(Statement row,
+                                            db.Query("SELECT value FROM t_critical WHERE df = 9 AND level = 0.95"));
+                    EXPECT_TRUE(*row.Step());
+                    EXPECT_NEAR(row.Real(0), 2.2621571627982, 1e-12);
+                    EXPECT_EQ(*db.QueryInt(-1, "PRAGMA foreign_keys"), 1);
+                    return absl::OkStatus();
+                  })
+                  .ok());
+  ASSERT_TRUE(store
+                  ->Write([](Connection& db) -> absl::Status {
+                    EXPECT_EQ(*db.QueryInt(-1, "PRAGMA synchronous"), 2);
+                    EXPECT_FALSE(db.Run("INSERT INTO sweep_jobs (sweep, job) VALUES (1, 1)").ok());
+                    return absl::OkStatus();
+                  })
+                  .ok());
 }
 
 TEST(Migrations, AreNumberedWithoutGaps) {
@@ -208,7 +222,10 @@ TEST(Statement, NestedUseOfOneTextGetsTwoStatements) {
   TempDir dir;
   auto db = Connection::Open(JoinPath(dir.path(), "x.db"), Connection::Mode::kReadWrite);
   ASSERT_TRUE(db.ok());
-  ASSERT_TRUE((*db)->Script("CREATE TABLE t (a INTEGER, b TEXT, c REAL, d BLOB); INSERT INTO t VALUES (1, 'x', 2.5, x'00ff'), (2, NULL, NULL, NULL)").ok());
+  ASSERT_TRUE((*db)
+                  ->Script("CREATE TABLE t (a INTEGER, b TEXT, c REAL, d BLOB); INSERT INTO t VALUES (1, 'x', 2.5, "
+                           "x'00ff'), (2, NULL, NULL, NULL)")
+                  .ok());
   const char* sql = "SELECT a, b, c, d FROM t WHERE a >= ? ORDER BY a";
   auto outer = (*db)->Query(sql, 1);
   ASSERT_TRUE(*outer->Step());

@@ -54,8 +54,8 @@ bool IsUtf8(const std::string& text) {
     for (int k = 0; k < more; ++k, ++i) {
       if (i >= text.size() || (bytes[i] & 0xc0) != 0x80) return false;
       // Overlong forms, surrogates, beyond U+10FFFF.
-      if (k == 0 && ((lead == 0xe0 && bytes[i] < 0xa0) || (lead == 0xed && bytes[i] > 0x9f) || (lead == 0xf0 && bytes[i] < 0x90) ||
-                     (lead == 0xf4 && bytes[i] > 0x8f))) {
+      if (k == 0 && ((lead == 0xe0 && bytes[i] < 0xa0) || (lead == 0xed && bytes[i] > 0x9f) ||
+                     (lead == 0xf0 && bytes[i] < 0x90) || (lead == 0xf4 && bytes[i] > 0x8f))) {
         return false;
       }
     }
@@ -71,7 +71,8 @@ void FillRow(sqlite3_stmt* statement, v1::QueryResponse::Row* row) {
       case SQLITE_INTEGER: cell->set_integer(sqlite3_column_int64(statement, i)); break;
       case SQLITE_FLOAT: cell->set_real(sqlite3_column_double(statement, i)); break;
       case SQLITE_TEXT: {
-        const std::string text(reinterpret_cast<const char*>(sqlite3_column_text(statement, i)), static_cast<size_t>(bytes));
+        const std::string text(reinterpret_cast<const char*>(sqlite3_column_text(statement, i)),
+                               static_cast<size_t>(bytes));
         // Text that is not UTF-8 cannot travel in a string field.
         IsUtf8(text) ? cell->set_text(text) : cell->set_blob(text);
         break;
@@ -93,7 +94,8 @@ absl::Status RunUserQuery(const std::string& database_path, const v1::QueryReque
   const int64_t max_rows = request.max_rows() == 0 ? 10'000 : request.max_rows();
   const int64_t limit_ms = request.time_limit_ms() == 0 ? 10'000 : request.time_limit_ms();
 
-  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> db, Connection::Open(database_path, Connection::Mode::kReadOnly));
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> db,
+                          Connection::Open(database_path, Connection::Mode::kReadOnly));
   Deadline deadline{std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms)};
   sqlite3_progress_handler(db->handle(), kOpsBetweenChecks, &Deadline::Passed, &deadline);
   bool denied = false;  // codes of refusals vary by statement
@@ -103,17 +105,20 @@ absl::Status RunUserQuery(const std::string& database_path, const v1::QueryReque
   const auto error = [&](int code) -> absl::Status {
     const absl::Status status = db->ErrorOf(code, "the query");
     if (denied || status.code() == absl::StatusCode::kPermissionDenied) {
-      return absl::PermissionDeniedError(absl::StrCat("only reading is allowed here (SELECT, WITH): ", sqlite3_errmsg(db->handle())));
+      return absl::PermissionDeniedError(
+          absl::StrCat("only reading is allowed here (SELECT, WITH): ", sqlite3_errmsg(db->handle())));
     }
     if (status.code() == absl::StatusCode::kDeadlineExceeded) {
-      return absl::DeadlineExceededError(absl::StrCat("the query took longer than ", limit_ms, " ms; narrow it, or raise the limit"));
+      return absl::DeadlineExceededError(
+          absl::StrCat("the query took longer than ", limit_ms, " ms; narrow it, or raise the limit"));
     }
     return absl::Status(status.code(), sqlite3_errmsg(db->handle()));
   };
 
   sqlite3_stmt* raw = nullptr;
   const char* tail = nullptr;
-  int code = sqlite3_prepare_v2(db->handle(), request.sql().c_str(), static_cast<int>(request.sql().size()) + 1, &raw, &tail);
+  int code =
+      sqlite3_prepare_v2(db->handle(), request.sql().c_str(), static_cast<int>(request.sql().size()) + 1, &raw, &tail);
   if (code != SQLITE_OK) return error(code);
   const std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> statement(raw, &sqlite3_finalize);
   if (raw == nullptr) return absl::InvalidArgumentError("no statement");

@@ -28,19 +28,21 @@ absl::Status InsertJobs(Connection& db, const std::vector<JobRecord>& jobs) {
   if (jobs.empty()) return absl::OkStatus();
   ABLATE_ASSIGN_OR_RETURN(
       Statement insert,
-      db.Prepare("INSERT INTO jobs (row, job_id, kind, key, state, parent, retry_of, attempt, attempt_state, failures, max_failures, "
-                 "outcome, diverged_at_step, from_step, to_step, requires_device, requires_memory_bytes, requires_labels, executor, "
+      db.Prepare("INSERT INTO jobs (row, job_id, kind, key, state, parent, retry_of, attempt, attempt_state, failures, "
+                 "max_failures, "
+                 "outcome, diverged_at_step, from_step, to_step, requires_device, requires_memory_bytes, "
+                 "requires_labels, executor, "
                  "worker_id, slot, failure_kind, failure_message, created_at_us, started_at_us, ended_at_us) "
                  "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   for (const JobRecord& job : jobs) {
     const FailureColumns failure = LastFailure(job);
     insert.BindAll(job.row, job.job_id, job.kind == v1::STAGE ? "stage" : "evaluation", job.key, StateName(job.state),
-                   OrNull(job.parent), OrNull(job.retry_of), job.attempt, AttemptStateName(job.attempt_state), job.failures,
-                   job.max_failures, OutcomeName(job.outcome), OrNull(job.diverged_at_step), job.from_step, job.to_step,
-                   job.requirement.device, job.requirement.memory_bytes, ToJsonArray(job.requirement.labels),
-                   ExecutorName(job.requirement.executor), OrNull(job.worker_id),
-                   job.worker_id.empty() ? std::nullopt : std::optional<int64_t>(job.slot), failure.kind, failure.message,
-                   job.created_at_us, OrNull(job.started_at_us), OrNull(job.ended_at_us));
+                   OrNull(job.parent), OrNull(job.retry_of), job.attempt, AttemptStateName(job.attempt_state),
+                   job.failures, job.max_failures, OutcomeName(job.outcome), OrNull(job.diverged_at_step),
+                   job.from_step, job.to_step, job.requirement.device, job.requirement.memory_bytes,
+                   ToJsonArray(job.requirement.labels), ExecutorName(job.requirement.executor), OrNull(job.worker_id),
+                   job.worker_id.empty() ? std::nullopt : std::optional<int64_t>(job.slot), failure.kind,
+                   failure.message, job.created_at_us, OrNull(job.started_at_us), OrNull(job.ended_at_us));
     ABLATE_RETURN_IF_ERROR(insert.Run());
   }
   return absl::OkStatus();
@@ -50,15 +52,16 @@ absl::Status UpdateJobs(Connection& db, const std::vector<JobRecord>& jobs) {
   if (jobs.empty()) return absl::OkStatus();
   ABLATE_ASSIGN_OR_RETURN(
       Statement update,
-      db.Prepare("UPDATE jobs SET state = ?, parent = ?, attempt = ?, attempt_state = ?, failures = ?, outcome = ?, "
-                 "diverged_at_step = ?, worker_id = ?, slot = ?, failure_kind = ?, failure_message = ?, started_at_us = ?, "
-                 "ended_at_us = ? WHERE row = ?"));
+      db.Prepare(
+          "UPDATE jobs SET state = ?, parent = ?, attempt = ?, attempt_state = ?, failures = ?, outcome = ?, "
+          "diverged_at_step = ?, worker_id = ?, slot = ?, failure_kind = ?, failure_message = ?, started_at_us = ?, "
+          "ended_at_us = ? WHERE row = ?"));
   for (const JobRecord& job : jobs) {
     const FailureColumns failure = LastFailure(job);
-    update.BindAll(StateName(job.state), OrNull(job.parent), job.attempt, AttemptStateName(job.attempt_state), job.failures,
-                   OutcomeName(job.outcome), OrNull(job.diverged_at_step), OrNull(job.worker_id),
-                   job.worker_id.empty() ? std::nullopt : std::optional<int64_t>(job.slot), failure.kind, failure.message,
-                   OrNull(job.started_at_us), OrNull(job.ended_at_us), job.row);
+    update.BindAll(StateName(job.state), OrNull(job.parent), job.attempt, AttemptStateName(job.attempt_state),
+                   job.failures, OutcomeName(job.outcome), OrNull(job.diverged_at_step), OrNull(job.worker_id),
+                   job.worker_id.empty() ? std::nullopt : std::optional<int64_t>(job.slot), failure.kind,
+                   failure.message, OrNull(job.started_at_us), OrNull(job.ended_at_us), job.row);
     ABLATE_RETURN_IF_ERROR(update.Run());
   }
   return absl::OkStatus();
@@ -66,23 +69,29 @@ absl::Status UpdateJobs(Connection& db, const std::vector<JobRecord>& jobs) {
 
 absl::Status WriteAttempts(Connection& db, const Effects& effects, int64_t wall_us) {
   for (const AttemptStart& start : effects.attempt_starts) {
-    ABLATE_RETURN_IF_ERROR(db.Run("INSERT INTO attempts (job, attempt, worker_id, incarnation, slot, state, started_at_us) "
-                                  "VALUES (?, ?, ?, ?, ?, 'running', ?)",
-                                  start.job, start.attempt, start.worker_id, start.incarnation, start.slot, wall_us));
+    ABLATE_RETURN_IF_ERROR(
+        db.Run("INSERT INTO attempts (job, attempt, worker_id, incarnation, slot, state, started_at_us) "
+               "VALUES (?, ?, ?, ?, ?, 'running', ?)",
+               start.job, start.attempt, start.worker_id, start.incarnation, start.slot, wall_us));
   }
   for (const AttemptChange& change : effects.attempt_changes) {
     const bool running = change.state == AttemptState::kRunning;
     const v1::Failure* failure = change.failure.has_value() ? &*change.failure : nullptr;
-    const auto text = [&](const std::string& value) { return failure == nullptr ? std::nullopt : std::optional(value); };
-    const auto number = [&](int64_t value) { return failure == nullptr ? std::nullopt : std::optional<int64_t>(value); };
+    const auto text = [&](const std::string& value) {
+      return failure == nullptr ? std::nullopt : std::optional(value);
+    };
+    const auto number = [&](int64_t value) {
+      return failure == nullptr ? std::nullopt : std::optional<int64_t>(value);
+    };
     static const v1::Failure& none = *new v1::Failure;
     const v1::Failure& f = failure == nullptr ? none : *failure;
-    ABLATE_RETURN_IF_ERROR(db.Run(
-        "UPDATE attempts SET state = ?, ended_at_us = ?, failure_kind = ?, failure_message = ?, exit_code = ?, signal = ?, "
-        "peak_memory_bytes = ?, stderr_tail = ? WHERE job = ? AND attempt = ?",
-        AttemptStateName(change.state), running ? std::nullopt : std::optional<int64_t>(wall_us),
-        text(std::string(FailureKindName(f.kind()))), text(f.message()), number(f.exit_code()), number(f.signal()),
-        number(f.peak_memory_bytes()), text(f.stderr_tail()), change.job, change.attempt));
+    ABLATE_RETURN_IF_ERROR(
+        db.Run("UPDATE attempts SET state = ?, ended_at_us = ?, failure_kind = ?, failure_message = ?, exit_code = ?, "
+               "signal = ?, "
+               "peak_memory_bytes = ?, stderr_tail = ? WHERE job = ? AND attempt = ?",
+               AttemptStateName(change.state), running ? std::nullopt : std::optional<int64_t>(wall_us),
+               text(std::string(FailureKindName(f.kind()))), text(f.message()), number(f.exit_code()),
+               number(f.signal()), number(f.peak_memory_bytes()), text(f.stderr_tail()), change.job, change.attempt));
   }
   return absl::OkStatus();
 }
@@ -90,14 +99,16 @@ absl::Status WriteAttempts(Connection& db, const Effects& effects, int64_t wall_
 absl::Status WriteWorkers(Connection& db, const std::vector<WorkerRecord>& workers, int64_t wall_us) {
   for (const WorkerRecord& worker : workers) {
     const v1::WorkerInfo& info = worker.info;
-    ABLATE_RETURN_IF_ERROR(db.Run(
-        "INSERT OR REPLACE INTO workers (worker_id, incarnation, hostname, device_class, device_kind, slots, memory_bytes, labels, "
-        "build, executor, drain_asked, last_contact_at_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        info.worker_id(), info.incarnation(), info.hostname(), info.device_class(), info.device_kind(), info.slots(),
-        info.memory_bytes(), ToJsonArray({info.labels().begin(), info.labels().end()}), info.build(), ExecutorName(info.executor()),
-        worker.drain_asked, info.last_contact_at_us()));
-    ABLATE_RETURN_IF_ERROR(db.Run("INSERT OR IGNORE INTO incarnations (worker_id, incarnation, started_at_us) VALUES (?, ?, ?)",
-                                  info.worker_id(), info.incarnation(), wall_us));
+    ABLATE_RETURN_IF_ERROR(
+        db.Run("INSERT OR REPLACE INTO workers (worker_id, incarnation, hostname, device_class, device_kind, slots, "
+               "memory_bytes, labels, "
+               "build, executor, drain_asked, last_contact_at_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+               info.worker_id(), info.incarnation(), info.hostname(), info.device_class(), info.device_kind(),
+               info.slots(), info.memory_bytes(), ToJsonArray({info.labels().begin(), info.labels().end()}),
+               info.build(), ExecutorName(info.executor()), worker.drain_asked, info.last_contact_at_us()));
+    ABLATE_RETURN_IF_ERROR(
+        db.Run("INSERT OR IGNORE INTO incarnations (worker_id, incarnation, started_at_us) VALUES (?, ?, ?)",
+               info.worker_id(), info.incarnation(), wall_us));
   }
   return absl::OkStatus();
 }
@@ -105,11 +116,12 @@ absl::Status WriteWorkers(Connection& db, const std::vector<WorkerRecord>& worke
 // Of an evaluation that is known to be without a value: the metrics that every evaluation has.
 absl::Status WriteDivergedUnrun(Connection& db, JobRow job, int64_t wall_us) {
   for (const char* metric : {"loss", "loss_targets"}) {
-    ABLATE_RETURN_IF_ERROR(
-        db.Run("INSERT OR REPLACE INTO evaluation_results (evaluation, metric, value, non_finite, status, job, device, at_us) "
-               "SELECT e.row, ?, NULL, NULL, 'diverged', j.row, COALESCE((SELECT p.device FROM jobs p WHERE p.row = j.parent), ''), ? "
-               "FROM jobs j JOIN evaluations e ON e.key = j.key WHERE j.row = ? AND j.kind = 'evaluation'",
-               metric, wall_us, job));
+    ABLATE_RETURN_IF_ERROR(db.Run(
+        "INSERT OR REPLACE INTO evaluation_results (evaluation, metric, value, non_finite, status, job, device, at_us) "
+        "SELECT e.row, ?, NULL, NULL, 'diverged', j.row, COALESCE((SELECT p.device FROM jobs p WHERE p.row = "
+        "j.parent), ''), ? "
+        "FROM jobs j JOIN evaluations e ON e.key = j.key WHERE j.row = ? AND j.kind = 'evaluation'",
+        metric, wall_us, job));
   }
   // A diverged child stage hands the device on to what hangs on it.
   return db.Run("UPDATE jobs SET device = (SELECT p.device FROM jobs p WHERE p.row = jobs.parent) WHERE row = ?", job);
@@ -121,20 +133,21 @@ absl::Status ApplyEffects(Connection& db, const Effects& effects, int64_t wall_u
   ABLATE_RETURN_IF_ERROR(InsertJobs(db, effects.created));
   ABLATE_RETURN_IF_ERROR(UpdateJobs(db, effects.changed));
   for (const SweepRecord& sweep : effects.sweeps) {
-    ABLATE_RETURN_IF_ERROR(db.Run("UPDATE sweeps SET state = ?, ended_at_us = ? WHERE row = ?", SweepStateName(sweep.state),
-                                  OrNull(sweep.ended_at_us), sweep.row));
+    ABLATE_RETURN_IF_ERROR(db.Run("UPDATE sweeps SET state = ?, ended_at_us = ? WHERE row = ?",
+                                  SweepStateName(sweep.state), OrNull(sweep.ended_at_us), sweep.row));
   }
   for (const SweepJobChange& change : effects.sweep_jobs) {
-    ABLATE_RETURN_IF_ERROR(change.attached
-                               ? db.Run("INSERT INTO sweep_jobs (sweep, job) VALUES (?, ?)", change.sweep, change.job)
-                               : db.Run("DELETE FROM sweep_jobs WHERE sweep = ? AND job = ?", change.sweep, change.job));
+    ABLATE_RETURN_IF_ERROR(
+        change.attached ? db.Run("INSERT INTO sweep_jobs (sweep, job) VALUES (?, ?)", change.sweep, change.job)
+                        : db.Run("DELETE FROM sweep_jobs WHERE sweep = ? AND job = ?", change.sweep, change.job));
   }
   ABLATE_RETURN_IF_ERROR(WriteAttempts(db, effects, wall_us));
   for (const Transition& transition : effects.transitions) {
-    ABLATE_RETURN_IF_ERROR(db.Run(
-        "INSERT INTO events (at_us, job, from_state, to_state, cause, attempt, worker_id, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        wall_us, transition.job, StateName(transition.from), StateName(transition.to), CauseName(transition.cause),
-        transition.attempt, transition.worker_id, transition.text));
+    ABLATE_RETURN_IF_ERROR(
+        db.Run("INSERT INTO events (at_us, job, from_state, to_state, cause, attempt, worker_id, text) VALUES (?, ?, "
+               "?, ?, ?, ?, ?, ?)",
+               wall_us, transition.job, StateName(transition.from), StateName(transition.to),
+               CauseName(transition.cause), transition.attempt, transition.worker_id, transition.text));
   }
   for (JobRow job : effects.diverged_unrun) ABLATE_RETURN_IF_ERROR(WriteDivergedUnrun(db, job, wall_us));
   return WriteWorkers(db, effects.workers, wall_us);

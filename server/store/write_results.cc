@@ -36,21 +36,21 @@ absl::Status WriteCheckpoint(Connection& db, int64_t stage, const v1::Checkpoint
     return artifact.sha256().empty() ? std::nullopt : std::optional(artifact.bytes());
   };
   return db.Run(
-      "INSERT OR REPLACE INTO checkpoints (stage, step, end_state, weights_sha256, weights_bytes, optimizer_sha256, optimizer_bytes, "
+      "INSERT OR REPLACE INTO checkpoints (stage, step, end_state, weights_sha256, weights_bytes, optimizer_sha256, "
+      "optimizer_bytes, "
       "job, at_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-      stage, ref.step(), end_state, hash(ref.weights()), bytes(ref.weights()), hash(ref.optimizer()), bytes(ref.optimizer()), job,
-      wall_us);
+      stage, ref.step(), end_state, hash(ref.weights()), bytes(ref.weights()), hash(ref.optimizer()),
+      bytes(ref.optimizer()), job, wall_us);
 }
 
 absl::Status AppendIfUnreferenced(Connection& db, const std::string& sha256, std::vector<std::string>* unreferenced) {
   if (sha256.empty()) return absl::OkStatus();
-  ABLATE_ASSIGN_OR_RETURN(
-      const int64_t used,
-      db.QueryInt(0,
-                  "SELECT EXISTS (SELECT 1 FROM checkpoints WHERE weights_sha256 = ?1) OR "
-                  "EXISTS (SELECT 1 FROM checkpoints WHERE optimizer_sha256 = ?1) OR "
-                  "EXISTS (SELECT 1 FROM data_files WHERE sha256 = ?1)",
-                  sha256));
+  ABLATE_ASSIGN_OR_RETURN(const int64_t used,
+                          db.QueryInt(0,
+                                      "SELECT EXISTS (SELECT 1 FROM checkpoints WHERE weights_sha256 = ?1) OR "
+                                      "EXISTS (SELECT 1 FROM checkpoints WHERE optimizer_sha256 = ?1) OR "
+                                      "EXISTS (SELECT 1 FROM data_files WHERE sha256 = ?1)",
+                                      sha256));
   if (used == 0 && std::find(unreferenced->begin(), unreferenced->end(), sha256) == unreferenced->end()) {
     unreferenced->push_back(sha256);
   }
@@ -72,15 +72,16 @@ absl::Status DropPeriodic(Connection& db, int64_t stage, int64_t before_step, st
     }
   }
   if (hashes.empty()) return absl::OkStatus();
-  ABLATE_RETURN_IF_ERROR(db.Run("DELETE FROM checkpoints WHERE stage = ? AND end_state = 0 AND step < ?", stage, before_step));
+  ABLATE_RETURN_IF_ERROR(
+      db.Run("DELETE FROM checkpoints WHERE stage = ? AND end_state = 0 AND step < ?", stage, before_step));
   for (const std::string& hash : hashes) ABLATE_RETURN_IF_ERROR(AppendIfUnreferenced(db, hash, unreferenced));
   return absl::OkStatus();
 }
 
 absl::Status WritePoints(Connection& db, const JobRef& job, int64_t stage, const v1::AttemptReport& report) {
   // What an earlier attempt wrote after the step that this one resumed from is replaced, not mixed in.
-  ABLATE_RETURN_IF_ERROR(
-      db.Run("UPDATE attempts SET has_points = 1 WHERE job = ? AND attempt = ? AND has_points = 0", job.row, report.attempt()));
+  ABLATE_RETURN_IF_ERROR(db.Run("UPDATE attempts SET has_points = 1 WHERE job = ? AND attempt = ? AND has_points = 0",
+                                job.row, report.attempt()));
   if (db.Changes() == 1) {
     int64_t first_new = INT64_MAX;
     for (const v1::CurvePoint& point : report.points()) first_new = std::min(first_new, point.step());
@@ -88,7 +89,8 @@ absl::Status WritePoints(Connection& db, const JobRef& job, int64_t stage, const
     ABLATE_RETURN_IF_ERROR(db.Run("DELETE FROM curves WHERE stage = ? AND step >= ?", stage, first_new));
   }
   ABLATE_ASSIGN_OR_RETURN(
-      Statement insert, db.Prepare("INSERT OR REPLACE INTO curves (stage, metric, step, value, non_finite) VALUES (?, ?, ?, ?, ?)"));
+      Statement insert,
+      db.Prepare("INSERT OR REPLACE INTO curves (stage, metric, step, value, non_finite) VALUES (?, ?, ?, ?, ?)"));
   for (const v1::CurvePoint& point : report.points()) {
     const StoredValue stored = Split(point.value());
     insert.BindAll(stage, point.metric(), point.step(), stored.value, stored.non_finite);
@@ -99,21 +101,24 @@ absl::Status WritePoints(Connection& db, const JobRef& job, int64_t stage, const
 
 absl::Status WriteMetrics(Connection& db, const JobRef& job, const v1::TaskResult& result, int64_t wall_us) {
   const bool stage = job.kind == v1::STAGE;
-  ABLATE_ASSIGN_OR_RETURN(const int64_t row, db.QueryInt(0, stage ? "SELECT row FROM stages WHERE key = ?"
-                                                                 : "SELECT row FROM evaluations WHERE key = ?",
-                                                         job.key));
+  ABLATE_ASSIGN_OR_RETURN(
+      const int64_t row,
+      db.QueryInt(0, stage ? "SELECT row FROM stages WHERE key = ?" : "SELECT row FROM evaluations WHERE key = ?",
+                  job.key));
   if (row == 0) return absl::InternalError(absl::StrCat("there is no stage or evaluation ", job.key));
-  ABLATE_RETURN_IF_ERROR(db.Run(stage ? "DELETE FROM stage_results WHERE stage = ?"
-                                      : "DELETE FROM evaluation_results WHERE evaluation = ?",
-                                row));
+  ABLATE_RETURN_IF_ERROR(db.Run(
+      stage ? "DELETE FROM stage_results WHERE stage = ?" : "DELETE FROM evaluation_results WHERE evaluation = ?",
+      row));
   const bool diverged = result.outcome() == v1::DIVERGED;
   const auto insert = [&](const std::string& metric, StoredValue stored) {
     const bool ok = !diverged && stored.value.has_value();
-    return db.Run(stage ? "INSERT OR REPLACE INTO stage_results (stage, metric, value, non_finite, status, job, device, at_us) "
-                          "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-                        : "INSERT OR REPLACE INTO evaluation_results (evaluation, metric, value, non_finite, status, job, device, at_us) "
-                          "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                  row, metric, stored.value, stored.non_finite, ok ? "ok" : "diverged", job.row, result.device_kind(), wall_us);
+    return db.Run(
+        stage ? "INSERT OR REPLACE INTO stage_results (stage, metric, value, non_finite, status, job, device, at_us) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+              : "INSERT OR REPLACE INTO evaluation_results (evaluation, metric, value, non_finite, status, job, "
+                "device, at_us) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        row, metric, stored.value, stored.non_finite, ok ? "ok" : "diverged", job.row, result.device_kind(), wall_us);
   };
   if (!stage && diverged) {
     for (const char* metric : {"loss", "loss_targets"}) ABLATE_RETURN_IF_ERROR(insert(metric, {}));
@@ -129,8 +134,8 @@ absl::Status WriteMetrics(Connection& db, const JobRef& job, const v1::TaskResul
 absl::Status WriteResult(Connection& db, const JobRef& job, const v1::AttemptReport& report, int64_t wall_us) {
   const v1::TaskResult& result = report.result();
   ABLATE_RETURN_IF_ERROR(WriteMetrics(db, job, result, wall_us));
-  ABLATE_RETURN_IF_ERROR(db.Run("UPDATE jobs SET device = ?, seconds = ?, peak_memory_bytes = ? WHERE row = ?", result.device_kind(),
-                                result.seconds(), result.peak_memory_bytes(), job.row));
+  ABLATE_RETURN_IF_ERROR(db.Run("UPDATE jobs SET device = ?, seconds = ?, peak_memory_bytes = ? WHERE row = ?",
+                                result.device_kind(), result.seconds(), result.peak_memory_bytes(), job.row));
   if (job.kind != v1::STAGE) return absl::OkStatus();
   ABLATE_RETURN_IF_ERROR(db.Run("UPDATE attempts SET resumed_from_step = ? WHERE job = ? AND attempt = ?",
                                 result.resumed_from_step(), job.row, report.attempt()));
@@ -146,9 +151,9 @@ absl::Status WriteProgress(Connection& db, const JobRef& job, const v1::AttemptR
   if (job.kind != v1::STAGE) return absl::OkStatus();
   ABLATE_ASSIGN_OR_RETURN(const int64_t stage, StageRow(db, job.key));
   if (report.has_resumed_from_step()) {
-    ABLATE_RETURN_IF_ERROR(db.Run(
-        "UPDATE attempts SET resumed_from_step = ? WHERE job = ? AND attempt = ? AND resumed_from_step IS NULL",
-        report.resumed_from_step(), job.row, report.attempt()));
+    ABLATE_RETURN_IF_ERROR(
+        db.Run("UPDATE attempts SET resumed_from_step = ? WHERE job = ? AND attempt = ? AND resumed_from_step IS NULL",
+               report.resumed_from_step(), job.row, report.attempt()));
   }
   if (report.points_size() > 0) ABLATE_RETURN_IF_ERROR(WritePoints(db, job, stage, report));
   // A checkpoint from which training cannot go on is of no use before the end.
@@ -168,7 +173,9 @@ absl::Status CollectStates(Connection& db, const std::vector<StateCollection>& c
     std::vector<std::string> hashes;
     {
       ABLATE_ASSIGN_OR_RETURN(
-          Statement rows, db.Query("SELECT weights_sha256, optimizer_sha256 FROM checkpoints WHERE stage = ? AND end_state = 1", stage));
+          Statement rows,
+          db.Query("SELECT weights_sha256, optimizer_sha256 FROM checkpoints WHERE stage = ? AND end_state = 1",
+                   stage));
       while (true) {
         ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
         if (!row) break;
@@ -178,14 +185,18 @@ absl::Status CollectStates(Connection& db, const std::vector<StateCollection>& c
     }
     if (collection.weights) {
       ABLATE_RETURN_IF_ERROR(
-          db.Run("UPDATE checkpoints SET weights_sha256 = NULL, weights_bytes = NULL WHERE stage = ? AND end_state = 1", stage));
+          db.Run("UPDATE checkpoints SET weights_sha256 = NULL, weights_bytes = NULL WHERE stage = ? AND end_state = 1",
+                 stage));
     }
     if (collection.optimizer) {
-      ABLATE_RETURN_IF_ERROR(
-          db.Run("UPDATE checkpoints SET optimizer_sha256 = NULL, optimizer_bytes = NULL WHERE stage = ? AND end_state = 1", stage));
+      ABLATE_RETURN_IF_ERROR(db.Run(
+          "UPDATE checkpoints SET optimizer_sha256 = NULL, optimizer_bytes = NULL WHERE stage = ? AND end_state = 1",
+          stage));
     }
-    ABLATE_RETURN_IF_ERROR(db.Run(
-        "DELETE FROM checkpoints WHERE stage = ? AND end_state = 1 AND weights_sha256 IS NULL AND optimizer_sha256 IS NULL", stage));
+    ABLATE_RETURN_IF_ERROR(
+        db.Run("DELETE FROM checkpoints WHERE stage = ? AND end_state = 1 AND weights_sha256 IS NULL AND "
+               "optimizer_sha256 IS NULL",
+               stage));
     for (const std::string& hash : hashes) ABLATE_RETURN_IF_ERROR(AppendIfUnreferenced(db, hash, unreferenced));
   }
   return absl::OkStatus();

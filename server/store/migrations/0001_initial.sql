@@ -1,5 +1,6 @@
 -- Schema version 1. docs/results-database.md explains every table and view; change both together.
 -- Times are UTC microseconds. Rows are integer keys given by the coordinator; *_id and key are the permanent names.
+-- Words of states compare without regard to case: 'SUCCEEDED', as programs print it, is 'succeeded'.
 -- SQLite stores NaN as NULL: `non_finite` says 'nan', 'inf' or '-inf' where a value is one of them.
 
 CREATE TABLE data (
@@ -25,7 +26,7 @@ CREATE TABLE sweeps (
   sweep_id TEXT NOT NULL UNIQUE,
   name TEXT NOT NULL UNIQUE,
   description TEXT NOT NULL,
-  state TEXT NOT NULL CHECK (state IN ('running', 'succeeded', 'failed', 'cancelled')),
+  state TEXT NOT NULL COLLATE NOCASE CHECK (state IN ('running', 'succeeded', 'failed', 'cancelled')),
   file_name TEXT NOT NULL,
   yaml TEXT NOT NULL,                -- verbatim
   spec BLOB NOT NULL,                -- ablate.v1.SweepSpec
@@ -99,14 +100,14 @@ CREATE TABLE jobs (
   job_id TEXT NOT NULL UNIQUE,
   kind TEXT NOT NULL CHECK (kind IN ('stage', 'evaluation')),
   key TEXT NOT NULL,                 -- of stages or evaluations; several jobs of one key: retries
-  state TEXT NOT NULL CHECK (state IN ('blocked', 'queued', 'running', 'succeeded', 'failed', 'cancelled')),
+  state TEXT NOT NULL COLLATE NOCASE CHECK (state IN ('blocked', 'queued', 'running', 'succeeded', 'failed', 'cancelled')),
   parent INTEGER REFERENCES jobs(row),
   retry_of INTEGER REFERENCES jobs(row),
   attempt INTEGER NOT NULL,          -- leases granted
   attempt_state TEXT NOT NULL,       -- how the latest one stands
   failures INTEGER NOT NULL,
   max_failures INTEGER NOT NULL,
-  outcome TEXT CHECK (outcome IN ('completed', 'diverged')),  -- NULL until it succeeded
+  outcome TEXT COLLATE NOCASE CHECK (outcome IN ('completed', 'diverged')),  -- NULL until it succeeded
   diverged_at_step INTEGER,
   from_step INTEGER NOT NULL,
   to_step INTEGER NOT NULL,
@@ -116,7 +117,7 @@ CREATE TABLE jobs (
   executor TEXT NOT NULL CHECK (executor IN ('trainer', 'noop')),
   worker_id TEXT,                    -- of the latest attempt
   slot INTEGER,
-  failure_kind TEXT,                 -- of the last failure
+  failure_kind TEXT COLLATE NOCASE,                 -- of the last failure
   failure_message TEXT,
   created_at_us INTEGER NOT NULL,
   started_at_us INTEGER,
@@ -141,12 +142,12 @@ CREATE TABLE attempts (
   worker_id TEXT NOT NULL,
   incarnation TEXT NOT NULL,
   slot INTEGER NOT NULL,
-  state TEXT NOT NULL CHECK (state IN ('running', 'succeeded', 'failed', 'released', 'lost', 'cancelled')),
+  state TEXT NOT NULL COLLATE NOCASE CHECK (state IN ('running', 'succeeded', 'failed', 'released', 'lost', 'cancelled')),
   started_at_us INTEGER NOT NULL,
   ended_at_us INTEGER,
   resumed_from_step INTEGER,         -- of a stage; NULL until it is known
   has_points INTEGER NOT NULL DEFAULT 0,  -- whether curve points of this attempt are stored
-  failure_kind TEXT,
+  failure_kind TEXT COLLATE NOCASE,
   failure_message TEXT,
   exit_code INTEGER,
   signal INTEGER,
@@ -160,8 +161,8 @@ CREATE TABLE events (
   row INTEGER PRIMARY KEY,
   at_us INTEGER NOT NULL,
   job INTEGER NOT NULL REFERENCES jobs(row),
-  from_state TEXT NOT NULL,
-  to_state TEXT NOT NULL,
+  from_state TEXT NOT NULL COLLATE NOCASE,
+  to_state TEXT NOT NULL COLLATE NOCASE,
   cause TEXT NOT NULL,
   attempt INTEGER NOT NULL,
   worker_id TEXT NOT NULL,
