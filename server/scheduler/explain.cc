@@ -92,7 +92,9 @@ Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
         return {absl::StrCat("It is ready, but none of the ", connected,
                              " connected workers (device classes: ", absl::StrJoin(devices, ", "),
                              ") has what it requires: ", RequirementText(record.requirement), ".", failures),
-                "Start a worker that has it, or change `requires` in the sweep file: ablate worker list"};
+                record.requirement.executor == v1::EXECUTOR_NOOP
+                    ? "Start a worker for test jobs: ablate-worker --executor noop"
+                    : "Start a worker that has it, or change `requires` in the sweep file: ablate worker list"};
       }
       const size_t ahead = ready_.CountBefore(job.class_id, job.rank);
       if (busy >= slots) {
