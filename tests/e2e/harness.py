@@ -68,12 +68,13 @@ seeds: {jobs}
 
 
 class Cluster:
-    def __init__(self, lease_seconds=5):
+    def __init__(self, lease_seconds=5, contact_seconds=0.1):
         self.folder = tempfile.TemporaryDirectory(prefix="ablate-e2e-")
         self.dir = self.folder.name
         self.data_dir = os.path.join(self.dir, "data")
         self.address = "unix:" + os.path.join(self.dir, "s.sock")
         self.lease_seconds = lease_seconds
+        self.contact_seconds = contact_seconds
         self.server = None
         self.workers = {}
         self.starts = 0
@@ -90,7 +91,7 @@ class Cluster:
     def start_server(self, *flags):
         self.server = self._spawn("server", [
             os.path.join(BIN, "ablate-server"), "--data-dir", self.data_dir, "--listen", self.address,
-            "--lease-seconds", str(self.lease_seconds), "--contact-seconds", "0.1", *flags])
+            "--lease-seconds", str(self.lease_seconds), "--contact-seconds", str(self.contact_seconds), *flags])
         self.poll("the server answers", lambda: self.ablate("sweep", "list", "-o", "json", check=False).returncode == 0)
         return self.server
 
