@@ -1,6 +1,7 @@
 // ablate run: coordinator and worker on this machine, for one sweep, with the programs that one would start by hand.
 #include <sched.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "base/files.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 #include "cli/commands.h"
 #include "cli/connection.h"
 #include "cli/local_server.h"
@@ -48,7 +50,8 @@ bool StopWanted() {
 
 class LocalWorker {
  public:
-  LocalWorker(std::string server, std::string dir, int64_t slots) : server_(std::move(server)), dir_(std::move(dir)), slots_(slots) {}
+  LocalWorker(std::string server, std::string dir, int64_t slots, bool noop)
+      : server_(std::move(server)), dir_(std::move(dir)), slots_(slots), noop_(noop) {}
   // Lets it save checkpoints and give its jobs back; a second Ctrl-C ends that.
   ~LocalWorker() {
     if (!process_ || process_->HasExited()) return;
@@ -79,7 +82,7 @@ class LocalWorker {
     ABLATE_ASSIGN_OR_RETURN(const std::string program, SiblingProgram("ablate-worker"));
     SubprocessOptions options;
     options.argv = {program, "--server", server_, "--device", "cpu", "--slots", absl::StrCat(slots_),
-                    "--work-dir", JoinPath(dir_, "worker")};
+                    "--work-dir", JoinPath(dir_, "worker"), "--executor", noop_ ? "noop" : "trainer"};
     options.pipe_stdin = false;
     options.stderr_path = log;
     ABLATE_ASSIGN_OR_RETURN(Subprocess process, Subprocess::Start(options));
@@ -91,6 +94,7 @@ class LocalWorker {
  private:
   const std::string server_, dir_;
   const int64_t slots_;
+  const bool noop_;
   std::optional<Subprocess> process_;
   int starts_ = 0;
 };
@@ -138,6 +142,23 @@ absl::Status PrintResults(const Invocation& invocation, Client* client, const v1
   return absl::OkStatus();
 }
 
+// What this machine's worker could never take would wait for ever.
+absl::Status CheckRunsHere(const v1::Requirements& requirements) {
+  std::string missing;
+  if (!requirements.device().empty() && requirements.device() != "cpu") {
+    missing = absl::StrCat("device ", requirements.device());
+  } else if (requirements.labels_size() > 0) {
+    missing = absl::StrCat("the label ", requirements.labels(0));
+  } else if (const int64_t memory = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
+             requirements.memory_bytes() > memory) {
+    missing = absl::StrCat(HumanBytes(requirements.memory_bytes()), " of memory (", HumanBytes(memory), " are here)");
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the sweep requires ", missing, ", and `ablate run` has only this machine's CPU: start ablate-server and an "
+                   "ablate-worker that has it, and use `ablate sweep submit` (README.md, \"On several machines\")"));
+}
+
 absl::StatusOr<v1::Sweep> Retry(Client* client, const v1::Sweep& sweep) {
   v1::RetrySweepRequest request;
   request.set_request_id(NewRequestId());
@@ -157,6 +178,7 @@ absl::StatusOr<int> RunRun(const Invocation& invocation) {
   ABLATE_ASSIGN_OR_RETURN(const int64_t slots, invocation.GetInteger("--slots", Cores(), 1, 4096));
   Progress progress(stderr);
   ABLATE_ASSIGN_OR_RETURN(const SweepInput input, ReadInput(invocation, &progress, /*need_data=*/true));
+  ABLATE_RETURN_IF_ERROR(CheckRunsHere(input.spec.requirements()));
   ABLATE_RETURN_IF_ERROR(MakePlan(input.spec).status());  // a fault of the file is told before anything is started
   const std::string dir = invocation.Get("--data-dir", absl::StrCat("ablate-runs/", input.spec.name()));
   ABLATE_RETURN_IF_ERROR(MakeDirs(dir));
@@ -174,7 +196,7 @@ absl::StatusOr<int> RunRun(const Invocation& invocation) {
   if (sweep.state() == v1::SWEEP_RUNNING) {
     Say(absl::StrCat(submitted.created() ? "running " : "resuming ", sweep.name(), " on ", slots, slots == 1 ? " slot" : " slots", "; logs and results are in ",
                      dir));
-    LocalWorker worker(server->address(), dir, slots);
+    LocalWorker worker(server->address(), dir, slots, input.spec.executor() == v1::EXECUTOR_NOOP);
     ABLATE_RETURN_IF_ERROR(worker.KeepRunning());
     const auto tick = [&]() -> absl::Status {
       if (StopWanted()) return absl::CancelledError("");

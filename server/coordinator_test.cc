@@ -305,7 +305,7 @@ TEST_F(CoordinatorTest, ARestartLosesNothingAndRunningAttemptsGoOn) {
   ASSERT_TRUE(done.ok());
   EXPECT_EQ(*done, 24);
   EXPECT_EQ(One("SELECT MAX(attempt) FROM jobs"), "1");
-  EXPECT_EQ(One("SELECT COUNT(*) FROM events WHERE to_state = 'succeeded'"), "24");
+  EXPECT_EQ(One("SELECT COUNT(*) FROM events WHERE to_state = 'SUCCEEDED'"), "24");
 }
 
 TEST_F(CoordinatorTest, AFailedCommitIsUndoneInMemoryToo) {
@@ -352,9 +352,9 @@ TEST_F(CoordinatorTest, ASilentWorkersJobsGoToAnother) {
   const auto job = coordinator_->GetJob(request);
   ASSERT_TRUE(job.ok());
   ASSERT_EQ(job->attempts_size(), 2);
-  EXPECT_EQ(job->attempts(0).state(), "lost");
+  EXPECT_EQ(job->attempts(0).state(), "LOST");
   EXPECT_EQ(job->attempts(0).failure().kind(), v1::WORKER_LOST);
-  EXPECT_EQ(job->attempts(1).state(), "succeeded");
+  EXPECT_EQ(job->attempts(1).state(), "SUCCEEDED");
 }
 
 TEST_F(CoordinatorTest, FailuresShowTheirEvidenceAndRetryMendsTheSweep) {
@@ -378,7 +378,7 @@ TEST_F(CoordinatorTest, FailuresShowTheirEvidenceAndRetryMendsTheSweep) {
   EXPECT_EQ(job->job().arm_label(), "variant=softmax");
   const auto logs = coordinator_->GetJobLogs(request);
   ASSERT_EQ(logs->events_size(), 3);
-  EXPECT_THAT(logs->events(2).text(), HasSubstr("running -> failed: invalid_config, attempt 1 on w. it broke"));
+  EXPECT_THAT(logs->events(2).text(), HasSubstr("RUNNING -> FAILED: invalid_config, attempt 1 on w. it broke"));
   const auto explained = coordinator_->ExplainJob(request);
   EXPECT_THAT(explained->explanation(), HasSubstr("It failed after 1 attempts. invalid_config: it broke"));
   EXPECT_THAT(explained->next_step(), HasSubstr("ablate job logs"));

@@ -68,12 +68,12 @@ std::string_view CauseName(Cause cause) {
 
 std::string_view StateName(v1::JobState state) {
   switch (state) {
-    case BLOCKED: return "blocked";
-    case QUEUED: return "queued";
-    case RUNNING: return "running";
-    case SUCCEEDED: return "succeeded";
-    case FAILED: return "failed";
-    case CANCELLED: return "cancelled";
+    case BLOCKED: return "BLOCKED";
+    case QUEUED: return "QUEUED";
+    case RUNNING: return "RUNNING";
+    case SUCCEEDED: return "SUCCEEDED";
+    case FAILED: return "FAILED";
+    case CANCELLED: return "CANCELLED";
     default: return "unspecified";
   }
 }

@@ -29,7 +29,7 @@ enum class Cause {
 };
 
 std::string_view CauseName(Cause cause);
-std::string_view StateName(v1::JobState state);  // "queued": as in SQL, the CLI and the dashboard
+std::string_view StateName(v1::JobState state);  // "QUEUED": as in SQL, the CLI and the dashboard
 bool IsTerminal(v1::JobState state);
 
 struct JobEdge {

@@ -13,12 +13,12 @@ namespace ablate {
 std::string_view AttemptStateName(AttemptState state) {
   switch (state) {
     case AttemptState::kNone: return "none";
-    case AttemptState::kRunning: return "running";
-    case AttemptState::kSucceeded: return "succeeded";
-    case AttemptState::kFailed: return "failed";
-    case AttemptState::kReleased: return "released";
-    case AttemptState::kLost: return "lost";
-    case AttemptState::kCancelled: return "cancelled";
+    case AttemptState::kRunning: return "RUNNING";
+    case AttemptState::kSucceeded: return "SUCCEEDED";
+    case AttemptState::kFailed: return "FAILED";
+    case AttemptState::kReleased: return "RELEASED";
+    case AttemptState::kLost: return "LOST";
+    case AttemptState::kCancelled: return "CANCELLED";
   }
   return "none";
 }

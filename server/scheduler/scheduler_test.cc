@@ -326,7 +326,7 @@ TEST_F(SchedulerTest, SweepsShareJobsAndCancellingOneLeavesTheOthers) {
   EXPECT_TRUE(worker.Sync({worker.Running(1, 5)}).desired.empty());
   const SyncDecision late = worker.Sync({worker.Success(1)});
   EXPECT_FALSE(late.acks[0].accepted());
-  EXPECT_EQ(late.acks[0].reason(), "the job is over: cancelled");
+  EXPECT_EQ(late.acks[0].reason(), "the job is over: CANCELLED");
   EXPECT_TRUE(worker.Sync({worker.Report(1, v1::AttemptReport::CANCELLED)}).acks[0].accepted());
   // A retry revives the sweep, with new jobs.
   EXPECT_EQ(rig.Retry(2), 6);
@@ -529,7 +529,7 @@ TEST_F(SchedulerTest, ExplainsEveryState) {
   EXPECT_EQ(explain(1).text, "It is ready, but no worker is connected.");
   worker.Sync();
   worker.Sync({worker.Running(1, 25)});
-  EXPECT_EQ(explain(3).text, "It waits for its parent, stage job_1, which is running on worker w at step 25 of 100.");
+  EXPECT_EQ(explain(3).text, "It waits for its parent, stage job_1, which is RUNNING on worker w at step 25 of 100.");
   EXPECT_EQ(explain(2).text, "It is ready, but all 1 slots that could take it are busy; 0 jobs are ahead of it.");
   EXPECT_EQ(explain(1).text, "It is running: attempt 1 on worker w, slot 0, at step 25 of 100.");
   worker.Sync({worker.Failure(1, v1::OUT_OF_MEMORY)});

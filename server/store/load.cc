@@ -48,7 +48,7 @@ absl::Status LoadJobs(Connection& db, std::vector<JobRecord>* jobs) {
     JobRecord& job = jobs->emplace_back();
     job.row = rows.Int(0);
     job.job_id = rows.Text(1);
-    job.kind = rows.Text(2) == "stage" ? v1::STAGE : v1::EVALUATION;
+    job.kind = rows.Text(2) == "STAGE" ? v1::STAGE : v1::EVALUATION;
     job.state = JobStateFromName(rows.Text(3));
     job.key = rows.Text(4);
     job.parent = rows.Int(5);
@@ -58,7 +58,7 @@ absl::Status LoadJobs(Connection& db, std::vector<JobRecord>* jobs) {
     job.failures = static_cast<int32_t>(rows.Int(9));
     job.max_failures = static_cast<int32_t>(rows.Int(10));
     const std::string outcome = rows.Text(11);
-    if (!outcome.empty()) job.outcome = outcome == "diverged" ? v1::DIVERGED : v1::COMPLETED;
+    if (!outcome.empty()) job.outcome = outcome == "DIVERGED" ? v1::DIVERGED : v1::COMPLETED;
     job.diverged_at_step = rows.Int(12);
     job.from_step = rows.Int(13);
     job.to_step = rows.Int(14);

@@ -246,7 +246,7 @@ TEST_F(RecordsTest, WhatEffectsWroteIsWhatARestartReads) {
 TEST_F(RecordsTest, WordsOfStatesCompareWithoutRegardToCase) {
   AddSweep(1, 1, 1);
   EXPECT_THAT(Rows("SELECT COUNT(*) FROM jobs WHERE state = 'BLOCKED'"), ElementsAre("1"));
-  EXPECT_THAT(Rows("SELECT state FROM jobs ORDER BY row"), ElementsAre("queued", "blocked"));
+  EXPECT_THAT(Rows("SELECT state FROM jobs ORDER BY row"), ElementsAre("QUEUED", "BLOCKED"));
 }
 
 TEST_F(RecordsTest, NotANumberAndInfinitiesSurvive) {

@@ -9,8 +9,8 @@ std::optional<int64_t> OrNull(int64_t value) { return value == 0 ? std::nullopt 
 std::optional<std::string> OrNull(const std::string& text) { return text.empty() ? std::nullopt : std::optional(text); }
 
 std::optional<std::string_view> OutcomeName(v1::Outcome outcome) {
-  if (outcome == v1::COMPLETED) return "completed";
-  if (outcome == v1::DIVERGED) return "diverged";
+  if (outcome == v1::COMPLETED) return "COMPLETED";
+  if (outcome == v1::DIVERGED) return "DIVERGED";
   return std::nullopt;
 }
 
@@ -36,7 +36,7 @@ absl::Status InsertJobs(Connection& db, const std::vector<JobRecord>& jobs) {
                  "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   for (const JobRecord& job : jobs) {
     const FailureColumns failure = LastFailure(job);
-    insert.BindAll(job.row, job.job_id, job.kind == v1::STAGE ? "stage" : "evaluation", job.key, StateName(job.state),
+    insert.BindAll(job.row, job.job_id, job.kind == v1::STAGE ? "STAGE" : "EVALUATION", job.key, StateName(job.state),
                    OrNull(job.parent), OrNull(job.retry_of), job.attempt, AttemptStateName(job.attempt_state),
                    job.failures, job.max_failures, OutcomeName(job.outcome), OrNull(job.diverged_at_step),
                    job.from_step, job.to_step, job.requirement.device, job.requirement.memory_bytes,
@@ -71,7 +71,7 @@ absl::Status WriteAttempts(Connection& db, const Effects& effects, int64_t wall_
   for (const AttemptStart& start : effects.attempt_starts) {
     ABLATE_RETURN_IF_ERROR(
         db.Run("INSERT INTO attempts (job, attempt, worker_id, incarnation, slot, state, started_at_us) "
-               "VALUES (?, ?, ?, ?, ?, 'running', ?)",
+               "VALUES (?, ?, ?, ?, ?, 'RUNNING', ?)",
                start.job, start.attempt, start.worker_id, start.incarnation, start.slot, wall_us));
   }
   for (const AttemptChange& change : effects.attempt_changes) {
@@ -120,7 +120,7 @@ absl::Status WriteDivergedUnrun(Connection& db, JobRow job, int64_t wall_us) {
         "INSERT OR REPLACE INTO evaluation_results (evaluation, metric, value, non_finite, status, job, device, at_us) "
         "SELECT e.row, ?, NULL, NULL, 'diverged', j.row, COALESCE((SELECT p.device FROM jobs p WHERE p.row = "
         "j.parent), ''), ? "
-        "FROM jobs j JOIN evaluations e ON e.key = j.key WHERE j.row = ? AND j.kind = 'evaluation'",
+        "FROM jobs j JOIN evaluations e ON e.key = j.key WHERE j.row = ? AND j.kind = 'EVALUATION'",
         metric, wall_us, job));
   }
   // A diverged child stage hands the device on to what hangs on it.

@@ -29,7 +29,7 @@ class Faults(ClusterTest):
         cluster.submit(sweep_yaml("steady", steps=STEPS), "steady")
         # A stage in its middle, of which the coordinator holds a checkpoint.
         saved = lambda: cluster.sql("SELECT j.job_id, c.step FROM checkpoints c JOIN jobs j ON j.row = c.job"
-                                    " WHERE lower(j.state) = 'running' AND c.end_state = 0")
+                                    " WHERE j.state = 'RUNNING' AND c.end_state = 0")
         job_id, step = cluster.poll("a running stage has a stored checkpoint", saved)[0]
         cluster.kill9(victim)
         del cluster.workers["victim"]

@@ -109,6 +109,18 @@ class Sweeps(ClusterTest):
         self.assertEqual(json.loads(second.stdout), rows)
         self.assertEqual(cluster.sql("SELECT count(*) FROM attempts"), attempts)
 
+    def test_run_takes_noop_sweeps_and_refuses_what_this_machine_cannot(self):
+        cluster = self.cluster()
+        for name, text in [("small", noop_yaml("small", 5)),
+                           ("gpu", noop_yaml("gpu", 5) + "requires: {device: cuda}\n")]:
+            with open(os.path.join(cluster.dir, name + ".yaml"), "w", encoding="utf-8") as file:
+                file.write(text)
+        cluster.ablate("run", os.path.join(cluster.dir, "small.yaml"), "--data-dir", cluster.data_dir)
+        self.assertEqual(cluster.sql("SELECT count(*) FROM jobs WHERE state = 'SUCCEEDED'"), [(5,)])
+        refused = cluster.ablate("run", os.path.join(cluster.dir, "gpu.yaml"), check=False)
+        self.assertEqual(refused.returncode, 5)
+        self.assertIn("cuda", refused.stderr)
+
     def test_refusals_say_what_to_do(self):
         cluster = self.cluster()
         nobody = cluster.ablate("sweep", "list", check=False)

@@ -26,7 +26,7 @@ CREATE TABLE sweeps (
   sweep_id TEXT NOT NULL UNIQUE,
   name TEXT NOT NULL UNIQUE,
   description TEXT NOT NULL,
-  state TEXT NOT NULL COLLATE NOCASE CHECK (state IN ('running', 'succeeded', 'failed', 'cancelled')),
+  state TEXT NOT NULL COLLATE NOCASE CHECK (state IN ('RUNNING', 'SUCCEEDED', 'FAILED', 'CANCELLED')),
   file_name TEXT NOT NULL,
   yaml TEXT NOT NULL,                -- verbatim
   spec BLOB NOT NULL,                -- ablate.v1.SweepSpec
@@ -98,16 +98,16 @@ CREATE INDEX point_evaluations_by_evaluation ON point_evaluations(evaluation);
 CREATE TABLE jobs (
   row INTEGER PRIMARY KEY,           -- 1, 2, 3... without gaps; never deleted
   job_id TEXT NOT NULL UNIQUE,
-  kind TEXT NOT NULL CHECK (kind IN ('stage', 'evaluation')),
+  kind TEXT NOT NULL COLLATE NOCASE CHECK (kind IN ('STAGE', 'EVALUATION')),
   key TEXT NOT NULL,                 -- of stages or evaluations; several jobs of one key: retries
-  state TEXT NOT NULL COLLATE NOCASE CHECK (state IN ('blocked', 'queued', 'running', 'succeeded', 'failed', 'cancelled')),
+  state TEXT NOT NULL COLLATE NOCASE CHECK (state IN ('BLOCKED', 'QUEUED', 'RUNNING', 'SUCCEEDED', 'FAILED', 'CANCELLED')),
   parent INTEGER REFERENCES jobs(row),
   retry_of INTEGER REFERENCES jobs(row),
   attempt INTEGER NOT NULL,          -- leases granted
   attempt_state TEXT NOT NULL,       -- how the latest one stands
   failures INTEGER NOT NULL,
   max_failures INTEGER NOT NULL,
-  outcome TEXT COLLATE NOCASE CHECK (outcome IN ('completed', 'diverged')),  -- NULL until it succeeded
+  outcome TEXT COLLATE NOCASE CHECK (outcome IN ('COMPLETED', 'DIVERGED')),  -- NULL until it succeeded
   diverged_at_step INTEGER,
   from_step INTEGER NOT NULL,
   to_step INTEGER NOT NULL,
@@ -142,7 +142,7 @@ CREATE TABLE attempts (
   worker_id TEXT NOT NULL,
   incarnation TEXT NOT NULL,
   slot INTEGER NOT NULL,
-  state TEXT NOT NULL COLLATE NOCASE CHECK (state IN ('running', 'succeeded', 'failed', 'released', 'lost', 'cancelled')),
+  state TEXT NOT NULL COLLATE NOCASE CHECK (state IN ('RUNNING', 'SUCCEEDED', 'FAILED', 'RELEASED', 'LOST', 'CANCELLED')),
   started_at_us INTEGER NOT NULL,
   ended_at_us INTEGER,
   resumed_from_step INTEGER,         -- of a stage; NULL until it is known
