@@ -80,9 +80,13 @@ void Bench(const ablate::AttentionVariant& variant, const AttentionShape& shape)
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::vector<ablate::AttentionVariant> variants = ablate::AttentionVariants();
+  variants.push_back({"softmax_alibi", variants.front().spec, ""});
+  variants.push_back({"lssar_alibi", ablate::FindAttentionVariant("lssar")->spec, ""});
+  for (size_t i = variants.size() - 2; i < variants.size(); ++i) variants[i].spec.alibi = true;
   for (int T : {256, 1024, 4096}) {
     for (const auto& [D, H] : {std::pair{32, 4}, {64, 6}}) {
-      for (const ablate::AttentionVariant& variant : ablate::AttentionVariants()) {
+      for (const ablate::AttentionVariant& variant : variants) {
         const bool wanted = argc < 2 || std::find(argv + 1, argv + argc, variant.name) != argv + argc;
         if (wanted) Bench(variant, {.B = 1, .T = T, .H = H, .D = D});
       }

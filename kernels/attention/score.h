@@ -332,10 +332,20 @@ struct RowConst {
   float n;         // attended keys
   float offset;    // o
   float weight;    // C of an unsharpened row without l1
+  float slope;     // m of ALiBi, 0 without it
 };
 
-// row: 0-based; n: attended keys; s = 1 and b = 0 where nothing is learned.
-ABLATE_HD RowConst MakeRowConst(const Config& config, int row, int n, float s, float b) {
+// ALiBi's slope of head h (0-based) of H: 2^(-8 (h+1) / H) where H is a power of two; otherwise those of the power of two below
+// H, then every other one of the power above (arXiv 2108.12409, its authors' code).
+inline float AlibiSlope(int h, int H) {
+  int power = 1;
+  while (2 * power <= H) power *= 2;
+  const double exponent = h < power ? 8.0 * (h + 1) / power : 8.0 * (2 * (h - power) + 1) / (2 * power);
+  return static_cast<float>(std::exp2(-exponent));
+}
+
+// row: 0-based; n: attended keys; s = 1 and b = 0 where nothing is learned; slope: AlibiSlope, or 0.
+ABLATE_HD RowConst MakeRowConst(const Config& config, int row, int n, float s, float b, float slope) {
   RowConst r;
   r.n = static_cast<float>(n);
   const float log_n = logf(r.n);
@@ -344,7 +354,14 @@ ABLATE_HD RowConst MakeRowConst(const Config& config, int row, int n, float s, f
   r.beta = config.bias - (config.bias_log_n ? log_n : 0.0f);
   r.offset = row < config.offset_free_rows ? 0.0f : config.offset;
   r.weight = config.count ? 1.0f / r.n : 1.0f;
+  r.slope = slope;
   return r;
+}
+
+// The score of the key that lies `distance` rows before the query, from their product.
+template <class F>
+ABLATE_HD F AlibiScore(const RowConst& row, F product, F distance) {
+  return product * row.c + row.beta - distance * row.slope;
 }
 
 // What backward needs of a row; the four floats of Backend's row_stats.

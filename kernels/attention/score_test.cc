@@ -72,22 +72,39 @@ TEST(Score, Powers) {
 
 TEST(Score, RowConstantsOfScalesAndBiases) {
   AttentionSpec spec{.scale = ScoreScale::kSsmaxBias, .logit_bias = LogitBias::kNegLogN};
-  RowConst row = MakeRowConst(MakeConfig(spec, 16), 9, 10, 0.5f, 0.25f);
+  RowConst row = MakeRowConst(MakeConfig(spec, 16), 9, 10, 0.5f, 0.25f, 0);
   EXPECT_NEAR(row.c, (0.5 * std::log(10.0) + 0.25) / 4, 1e-6);
   EXPECT_NEAR(row.c_by_s, std::log(10.0) / 4, 1e-6);
   EXPECT_NEAR(row.beta, -std::log(10.0), 1e-6);
   EXPECT_EQ(row.offset, 1.0f);
-  EXPECT_EQ(MakeRowConst(MakeConfig(spec, 16), 2, 3, 1, 0).offset, 0.0f);
+  EXPECT_EQ(MakeRowConst(MakeConfig(spec, 16), 2, 3, 1, 0, 0).offset, 0.0f);
 
   spec = {.scale = ScoreScale::kLogDLogN, .logit_bias = LogitBias::kNegLogTrain, .train_length = 256};
-  row = MakeRowConst(MakeConfig(spec, 64), 999, 300, 1, 0);
+  row = MakeRowConst(MakeConfig(spec, 64), 999, 300, 1, 0, 0);
   EXPECT_NEAR(row.c, std::log(64.0) * std::log(300.0), 1e-5);
   EXPECT_NEAR(row.beta, -std::log(256.0), 1e-6);
 }
 
+TEST(Score, AlibiSlopesAreThePapers) {
+  // 8 heads: 1/2 to 1/256. 12: those of 8, then the odd ones of 16 (arXiv 2108.12409, its authors' get_slopes).
+  for (int h = 0; h < 8; ++h) {
+    EXPECT_EQ(AlibiSlope(h, 8), std::exp2(-(h + 1.0f)));
+    EXPECT_EQ(AlibiSlope(h, 12), std::exp2(-(h + 1.0f)));
+  }
+  for (int h = 8; h < 12; ++h) EXPECT_NEAR(AlibiSlope(h, 12), std::exp2(-0.5 - (h - 8)), 1e-7);
+  EXPECT_EQ(AlibiSlope(0, 1), 1.0f / 256);
+  EXPECT_EQ(AlibiSlope(0, 3), 1.0f / 16);
+  EXPECT_EQ(AlibiSlope(1, 3), 1.0f / 256);
+  EXPECT_EQ(AlibiSlope(2, 3), 0.25f);
+
+  const AttentionSpec spec{.scale = ScoreScale::kConstant, .scale_constant = 2};
+  const RowConst row = MakeRowConst(MakeConfig(spec, 16), 9, 10, 1, 0, 0.25f);
+  EXPECT_EQ(AlibiScore(row, 3.0f, 8.0f), 4.0f);
+}
+
 TEST(Score, RowStatisticsMarkTheSpecialCases) {
   const Config config = MakeConfig(FindAttentionVariant("lssar")->spec, 16);
-  const RowConst row = MakeRowConst(config, 9, 10, 1, 0);
+  const RowConst row = MakeRowConst(config, 9, 10, 1, 0, 0);
   const RowStat zero = SharpenedStat(row, 0, 0, 0);
   EXPECT_EQ(zero.c, 0);
   EXPECT_FALSE(IsSharpened(config, zero));

@@ -4,7 +4,8 @@
 //
 // For one head, query row i (1-based), causal, n = i attended keys, head dimension d:
 //   q', k' = RoPE(q), RoPE(k), each divided by its l2 norm if qk_norm = l2
-//   z_ij   = c_i <q'_i, k'_j> + b_i      c_i by `scale`, b_i by `logit_bias` (and b of ssmax_bias)
+//   z_ij   = c_i <q'_i, k'_j> + b_i      c_i by `scale`, b_i by `logit_bias` (and b of ssmax_bias); with `alibi` also
+//            - m_h (i - j)               m_h: the head's slope (arXiv 2108.12409; docs/attention.md)
 //   u_ij   = phi(z_ij)                   `activation`
 //   a_ij   = u_ij / sum_j u_ij           `normalisation` l1; u/n for count; u for none
 //   y_ij   = max(0, a_ij n - o_i)        only if sharpen_p is set; o_i = sharpen_offset, 0 for the first
@@ -55,6 +56,7 @@ struct AttentionSpec {
   std::optional<double> sharpen_p;  // any real >= 1; unset: no sharpening
   double sharpen_offset = 1.0;
   int offset_free_rows = 3;
+  bool alibi = false;              // set by the model from its kind of positions: no axis of the family, not in the table
 
   bool has_learned_scale() const { return scale == ScoreScale::kSsmax || scale == ScoreScale::kSsmaxBias; }
   bool has_learned_bias() const { return scale == ScoreScale::kSsmaxBias; }

@@ -76,6 +76,7 @@ struct Call {
   int R;      // rows of a panel
   const float* learned_s;
   const float* learned_b;
+  std::vector<float> slopes;  // of ALiBi, by head; empty without it
 
   Call(const AttentionSpec& attention_spec, const AttentionShape& attention_shape, int panels, const float* s,
        const float* b)
@@ -88,6 +89,7 @@ struct Call {
         learned_b(attention_spec.has_learned_bias() ? b : nullptr) {
     CHECK(!spec.has_learned_scale() || s != nullptr) << "attention: learned_s is missing";
     CHECK(!spec.has_learned_bias() || b != nullptr) << "attention: learned_b is missing";
+    for (int h = 0; spec.alibi && h < shape.H; ++h) slopes.push_back(score::AlibiSlope(h, shape.H));
     CHECK(shape.B > 0 && shape.T > 0 && shape.H > 0 && shape.D > 0 && shape.window >= 0);
   }
 
@@ -101,7 +103,7 @@ struct Call {
   int64_t padded_T() const { return RoundUp(shape.T, kKeyBlock); }
   RowConst Row(int row, int h) const {
     return score::MakeRowConst(config, row, row - first_key(row) + 1, learned_s != nullptr ? learned_s[h] : 1.0f,
-                               learned_b != nullptr ? learned_b[h] : 0.0f);
+                               learned_b != nullptr ? learned_b[h] : 0.0f, slopes.empty() ? 0.0f : slopes[h]);
   }
 };
 
@@ -210,7 +212,10 @@ void ForwardChunk(const Call& call, attention::ForwardRow forward_row, int b, in
     attention::PackRows(q + int64_t{row} * D, D, panel.rows, panel.R, D, width, nullptr, q_rows);
     attention::ScoreTiles(q_rows, width, D, packed_k, panel.R, panel.ranges.data(), panel.first_block, tiles);
     for (int r = 0; r < panel.rows; ++r) {
-      const RowStat stat = forward_row(call.config, call.Row(row + r, h), panel.Span(call, r), tiles, &scales[r]);
+      const RowSpan span = panel.Span(call, r);
+      RowConst constants = call.Row(row + r, h);
+      if (!call.slopes.empty()) constants = attention::ApplyAlibi(constants, row + r, span, tiles);
+      const RowStat stat = forward_row(call.config, constants, span, tiles, &scales[r]);
       counts->zero_rows += stat.c == 0;
       counts->uncontrasted_rows += stat.c < 0;
       if (row_stats != nullptr) std::memcpy(row_stats + 4 * (int64_t{row} + r), &stat, sizeof(stat));
@@ -268,14 +273,16 @@ ScaleGradients BackwardChunk(const Call& call, attention::BackwardRow backward_r
     for (int r = 0; r < panel.rows; ++r) {
       RowStat stat;
       std::memcpy(&stat, row_stats + 4 * (int64_t{row} + r), sizeof(stat));
-      const RowConst constants = call.Row(row + r, h);
+      const RowSpan span = panel.Span(call, r);
+      RowConst constants = call.Row(row + r, h);
       scales[r] = constants.c;
+      if (!call.slopes.empty()) constants = attention::ApplyAlibi(constants, row + r, span, scores);
       float mean_gradient = 0;
       if (call.config.l1) {
         const float* const out_row = out + out_at + r * call.model_width();
         for (int d = 0; d < D; ++d) mean_gradient += dout_rows[r * width + d] * out_row[d];
       }
-      backward_row(call.config, constants, stat, panel.Span(call, r), mean_gradient, scores, gradients, slopes);
+      backward_row(call.config, constants, stat, span, mean_gradient, scores, gradients, slopes);
     }
 
     std::memset(sums, 0, sizeof(float) * panel.R * width);

@@ -194,6 +194,20 @@ void Backward(const Config& config, const RowConst& row, const RowStat& stat, co
 
 }  // namespace
 
+RowConst ApplyAlibi(const RowConst& row, int query, const RowSpan& span, float* scores) {
+  int64_t at = span.offset;
+  for (int block = span.first; block < span.last; ++block, at += span.stride) {
+    for (int half = 0; half < kKeyBlock; half += kLanes) {
+      const F8 distance = __builtin_convertvector(BroadcastInt(query - block * kKeyBlock - half) - kLaneIndex, F8);
+      StoreF8(scores + at + half, score::AlibiScore(row, LoadF8(scores + at + half), distance));
+    }
+  }
+  RowConst applied = row;
+  applied.c = 1;
+  applied.beta = 0;
+  return applied;
+}
+
 ForwardRow ForwardRowFor(Activation activation, const Config& config) {
   return score::VisitActivation(activation, [&](auto phi) {
     return score::VisitPower(config.p, [&](auto power) -> ForwardRow {

@@ -17,6 +17,11 @@ struct RowSpan {
   int low, high;
 };
 
+// Bare products q.k -> scores with ALiBi's bias, in place, for a row that has a slope; returns the row whose scores they are as
+// they stand (c = 1, beta = 0), to be given to the two passes below. query: the row's position. A pass of its own, so that the
+// members without ALiBi pay nothing.
+score::RowConst ApplyAlibi(const score::RowConst& row, int query, const RowSpan& span, float* scores);
+
 // Scores (bare products q.k) -> unscaled weights, in place; returns what backward needs and, in *scale, the factor that makes
 // them weights (0 for a zero row).
 using ForwardRow = score::RowStat (*)(const score::Config& config, const score::RowConst& row, const RowSpan& span,

@@ -114,7 +114,8 @@ void CompareWithReference(AttentionSpec spec, const Inputs& in, bool compare_cou
       }
       const std::vector<double> q = head(in.q), k = head(in.k), v = head(in.v);
       const reference::AttentionResult want = reference::Attention(spec, s.T, s.D, s.window, q.data(), k.data(),
-                                                                   v.data(), in.s[h], in.b[h], dout.data());
+                                                                   v.data(), in.s[h], in.b[h], dout.data(),
+                                                                   reference::AlibiSlope(h, s.H));
       EXPECT_LT(Error(out, want.out), kOutTolerance);
       EXPECT_LT(Error(head32(got.dq), want.dq), kGradientTolerance);
       EXPECT_LT(Error(head32(got.dk), want.dk), kGradientTolerance);
@@ -135,7 +136,7 @@ void CompareWithReference(AttentionSpec spec, const Inputs& in, bool compare_cou
 std::string Trace(std::string_view name, const AttentionSpec& spec, const AttentionShape& s) {
   return std::string(name) + " p=" + std::to_string(spec.sharpen_p.value_or(0)) + " B=" + std::to_string(s.B) +
          " T=" + std::to_string(s.T) + " H=" + std::to_string(s.H) + " D=" + std::to_string(s.D) +
-         " window=" + std::to_string(s.window);
+         " window=" + std::to_string(s.window) + (spec.alibi ? " alibi" : "");
 }
 
 TEST(CpuAttention, EveryVariantOnEveryShape) {
@@ -218,6 +219,28 @@ TEST(CpuAttention, LongSequences) {
   }
 }
 
+TEST(CpuAttention, Alibi) {
+  for (const AttentionVariant& variant : AttentionVariants()) {
+    AttentionSpec spec = variant.spec;
+    spec.alibi = true;
+    for (int T : {1, 2, 5, 33, 150}) {
+      for (int H : {1, 2, 3, 4, 6}) {
+        for (int window : {0, 1, 17, 40}) {
+          if (window > 0 && (T < 33 || H != 3)) continue;
+          const AttentionShape shape{.B = 2, .T = T, .H = H, .D = T == 33 ? 5 : 16, .window = window};
+          SCOPED_TRACE(Trace(variant.name, spec, shape));
+          CompareWithReference(spec, Inputs(spec, shape, T * 100 + H * 10 + window));
+          if (::testing::Test::HasFailure()) return;
+        }
+      }
+    }
+    // Partial sums over row chunks; the far keys' scores are below -700.
+    const AttentionShape shape{.B = 1, .T = 1500, .H = 3, .D = 8};
+    SCOPED_TRACE(Trace(variant.name, spec, shape));
+    CompareWithReference(spec, Inputs(spec, shape, 9));
+  }
+}
+
 std::vector<double> Norms(const std::vector<double>& x, int D, bool l2) {
   std::vector<double> norms(x.size() / D, 1.0);
   for (size_t i = 0; l2 && i < norms.size(); ++i) {
@@ -271,7 +294,12 @@ bool SameBits(const Floats& a, const Floats& b) {
 }
 
 TEST(CpuAttention, SameBitsForEveryNumberOfThreads) {
-  for (const AttentionVariant& variant : AttentionVariants()) {
+  std::vector<AttentionVariant> variants = AttentionVariants();
+  for (const char* name : {"softmax", "lssar", "sigmoid"}) {
+    variants.push_back(*FindAttentionVariant(name));
+    variants.back().spec.alibi = true;
+  }
+  for (const AttentionVariant& variant : variants) {
     for (const AttentionShape& shape :
          {AttentionShape{.B = 2, .T = 97, .H = 3, .D = 16}, {.B = 1, .T = 1200, .H = 2, .D = 8},
           {.B = 1, .T = 1030, .H = 1, .D = 12, .window = 100}}) {

@@ -97,7 +97,8 @@ void L2Backward(const double* x, const double* unit, int T, int D, double* gradi
 }  // namespace
 
 AttentionResult Attention(const AttentionSpec& spec, int T, int D, int window, const double* q_in, const double* k_in,
-                          const double* v, double learned_s, double learned_b, const double* dout) {
+                          const double* v, double learned_s, double learned_b, const double* dout,
+                          double alibi_slope) {
   const size_t size = static_cast<size_t>(T) * D;
   const bool l2 = spec.qk_norm == QkNorm::kL2;
   const std::vector<double> q_unit = l2 ? L2Normalised(q_in, T, D) : std::vector<double>(q_in, q_in + size);
@@ -127,7 +128,7 @@ AttentionResult Attention(const AttentionSpec& spec, int T, int D, int window, c
     double largest_z = -HUGE_VAL;
     for (int j = first; j <= i; ++j) {
       dot[j] = Dot(q + at, k + static_cast<size_t>(j) * D, D);
-      z[j] = scale.c * dot[j] + beta;
+      z[j] = scale.c * dot[j] + beta - (spec.alibi ? alibi_slope * (i - j) : 0.0);
       largest_z = std::max(largest_z, z[j]);
     }
     // Under l1 a common factor of the row cancels, so exp may be shifted.
@@ -207,6 +208,12 @@ AttentionResult Attention(const AttentionSpec& spec, int T, int D, int window, c
     L2Backward(k_in, k, T, D, result.dk.data());
   }
   return result;
+}
+
+double AlibiSlope(int h, int H) {
+  const auto of_power_of_two = [](int heads, int head) { return std::pow(2.0, -8.0 * (head + 1) / heads); };
+  const int below = static_cast<int>(std::pow(2.0, std::floor(std::log2(static_cast<double>(H)))));
+  return h < below ? of_power_of_two(below, h) : of_power_of_two(2 * below, 2 * (h - below));
 }
 
 }  // namespace ablate::reference

@@ -23,12 +23,16 @@ struct AttentionResult {
 
 // One head. q, k, v [T, D] row-major, after RoPE and before l2 normalisation: spec.qk_norm is applied here, x / max(|x|,
 // 1e-12), and differentiated through. dout [T, D] or null. window as AttentionShape.window. learned_s, learned_b are
-// ignored unless the spec has them. The spec must be valid (ValidateAttentionSpec).
+// ignored unless the spec has them; so is alibi_slope (AlibiSlope of the head). The spec must be valid (ValidateAttentionSpec).
 //
 // Rows without a textbook value: all weights zero -> output and gradients zero; a sharpened row with largest y <= 1e-3
 // keeps w = a. Under l1, softplus and sigmoid rows whose largest score is below -30 are computed as exp(score - largest),
 // to which they are equal within 1e-13, so that they do not underflow to a zero row.
 AttentionResult Attention(const AttentionSpec& spec, int T, int D, int window, const double* q, const double* k,
-                          const double* v, double learned_s, double learned_b, const double* dout);
+                          const double* v, double learned_s, double learned_b, const double* dout,
+                          double alibi_slope = 0);
+
+// ALiBi's slope of head h (0-based) of H, as the paper's authors define it (arXiv 2108.12409).
+double AlibiSlope(int h, int H);
 
 }  // namespace ablate::reference

@@ -61,12 +61,12 @@ void CheckFiniteDifferences(const AttentionSpec& spec, int T, int D, int window)
   const std::vector<double> dout = Normal(size, 4);
   double s = 0.8, b = 0.3;
   const auto loss = [&] {
-    const AttentionResult r = Attention(spec, T, D, window, x[0].data(), x[1].data(), x[2].data(), s, b, nullptr);
+    const AttentionResult r = Attention(spec, T, D, window, x[0].data(), x[1].data(), x[2].data(), s, b, nullptr, 0.3);
     double sum = 0;
     for (size_t i = 0; i < size; ++i) sum += r.out[i] * dout[i];
     return sum;
   };
-  const AttentionResult r = Attention(spec, T, D, window, x[0].data(), x[1].data(), x[2].data(), s, b, dout.data());
+  const AttentionResult r = Attention(spec, T, D, window, x[0].data(), x[1].data(), x[2].data(), s, b, dout.data(), 0.3);
   const double step = 1e-6;
   const auto check = [&](double* value, double gradient, const char* what) {
     const double at = *value;
@@ -91,6 +91,10 @@ TEST(ReferenceAttention, GradientsOfEveryVariantAgreeWithFiniteDifferences) {
     SCOPED_TRACE(std::string(variant.name));
     CheckFiniteDifferences(variant.spec, 9, 6, 0);
     CheckFiniteDifferences(variant.spec, 9, 6, 4);
+    AttentionSpec alibi = variant.spec;
+    alibi.alibi = true;
+    CheckFiniteDifferences(alibi, 9, 6, 0);
+    CheckFiniteDifferences(alibi, 9, 6, 4);
     for (double p : {1.0, 2.5, 3.0, 50.0}) {
       AttentionSpec spec = variant.spec;
       if (spec.normalisation != Normalisation::kL1) break;
@@ -120,6 +124,52 @@ TEST(ReferenceAttention, EveryValueOfEveryAxisHasAGradient) {
       }
     }
   }
+}
+
+// -m (i - j) is the product of (-m i, 1) and (1, m j): two more dimensions, divided by the scale factor that they meet.
+TEST(ReferenceAttention, AlibiIsTwoMoreDimensions) {
+  const int T = 12, D = 4;
+  const double slope = 0.3, c = 0.7;
+  const std::vector<double> q = Normal(T * D, 1), k = Normal(T * D, 2), v = Normal(T * D, 3), dout = Normal(T * D, 4);
+  const auto widen = [&](const std::vector<double>& x, auto first, auto second) {
+    std::vector<double> wide;
+    for (int i = 0; i < T; ++i) {
+      wide.insert(wide.end(), &x[i * D], &x[i * D] + D);
+      wide.push_back(first(i));
+      wide.push_back(second(i));
+    }
+    return wide;
+  };
+  const auto zero = [](int) { return 0.0; };
+  const std::vector<double> wide_q = widen(q, [&](int i) { return -slope * i / c; }, [&](int) { return 1 / c; });
+  const std::vector<double> wide_k = widen(k, [](int) { return 1.0; }, [&](int j) { return slope * j; });
+  const std::vector<double> wide_v = widen(v, zero, zero), wide_dout = widen(dout, zero, zero);
+  for (const AttentionVariant& variant : AttentionVariants()) {
+    for (int window : {0, 5}) {
+      SCOPED_TRACE(std::string(variant.name));
+      AttentionSpec spec = variant.spec;
+      spec.qk_norm = QkNorm::kNone;
+      spec.scale = ScoreScale::kConstant;
+      spec.scale_constant = c;
+      const AttentionResult want = Attention(spec, T, D + 2, window, wide_q.data(), wide_k.data(), wide_v.data(), 1, 0,
+                                             wide_dout.data(), slope);
+      spec.alibi = true;
+      const AttentionResult got = Attention(spec, T, D, window, q.data(), k.data(), v.data(), 1, 0, dout.data(), slope);
+      const auto narrow = [&](const std::vector<double>& wide) {
+        std::vector<double> x;
+        for (int i = 0; i < T; ++i) x.insert(x.end(), &wide[i * (D + 2)], &wide[i * (D + 2)] + D);
+        return x;
+      };
+      EXPECT_LT(RelativeError(got.out, narrow(want.out)), 1e-10);
+      EXPECT_LT(RelativeError(got.dq, narrow(want.dq)), 1e-10);
+      EXPECT_LT(RelativeError(got.dk, narrow(want.dk)), 1e-10);
+      EXPECT_LT(RelativeError(got.dv, narrow(want.dv)), 1e-10);
+    }
+  }
+  // The slopes of 6 heads in the paper's order: 4 of four heads, then the first and third of eight.
+  const double slopes[] = {0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125};
+  for (int h = 0; h < 6; ++h) EXPECT_DOUBLE_EQ(reference::AlibiSlope(h, 6), slopes[h]);
+  for (int h = 0; h < 16; ++h) EXPECT_DOUBLE_EQ(reference::AlibiSlope(h, 16), std::pow(2.0, -0.5 * (h + 1)));
 }
 
 TEST(ReferenceAttention, RowsWithoutATextbookValue) {
