@@ -13,8 +13,9 @@ find_package(Boost REQUIRED)
 find_package(OpenMP REQUIRED)
 find_package(GTest CONFIG REQUIRED)
 
-# OpenBLAS: the OpenMP build, by its own folder. Debian's alternatives choose
-# the pthread build, whose workers fight OpenMP's (1.4 to 2.1 times slower);
+# OpenBLAS: the OpenMP build, by its own folder, because it can be told to stay
+# on the calling thread, thread by thread (kernels/cpu/ops/linear.cc; no other
+# use of OpenMP starts a thread). Debian's alternatives choose the pthread build;
 # the static archive also keeps the choice out of the run-time linker's hands.
 find_path(ABLATE_OPENBLAS_INCLUDE cblas.h
   HINTS /usr/include/x86_64-linux-gnu/openblas-openmp /usr/include/${CMAKE_LIBRARY_ARCHITECTURE}/openblas-openmp

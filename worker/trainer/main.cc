@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -43,18 +42,6 @@ int Usage(const std::string& message) {
   return kExitUsage;
 }
 
-// OpenMP's threads wait for each other by spinning, which is ten times slower whenever another process wants the
-// core (measured: 2 threads on 2 cores beside a load of 4), and workers, the coordinator and other slots do. The
-// library reads its setting before main, hence the second start. A user's own setting is left alone.
-void StartAgainWithSleepingThreads(char** argv) {
-  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
-  char path[4096];
-  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof(path) - 1);
-  if (length <= 0 || ::setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
-  path[length] = '\0';
-  ::execv(path, argv);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -87,7 +74,6 @@ int main(int argc, char** argv) {
   if (device != "cpu") return Usage("--device \"" + device + "\": expected cpu or cuda");
   if (::isatty(STDIN_FILENO)) return Usage("stdin is a terminal; requests are protobuf messages from ablate-worker");
 
-  StartAgainWithSleepingThreads(argv);
   ablate::InitLogging(argv[0]);
   std::signal(SIGPIPE, SIG_IGN);
   // Whatever prints to stdout by mistake, in any library, must not corrupt the pipe.
