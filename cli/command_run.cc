@@ -179,7 +179,8 @@ absl::StatusOr<int> RunRun(const Invocation& invocation) {
   Progress progress(stderr);
   ABLATE_ASSIGN_OR_RETURN(const SweepInput input, ReadInput(invocation, &progress, /*need_data=*/true));
   ABLATE_RETURN_IF_ERROR(CheckRunsHere(input.spec.requirements()));
-  ABLATE_RETURN_IF_ERROR(MakePlan(input.spec).status());  // a fault of the file is told before anything is started
+  // A fault of the file is told before anything is started.
+  if (const absl::Status status = MakePlan(input.spec).status(); !status.ok()) return WithContext(status, input.file_name);
   const std::string dir = invocation.Get("--data-dir", absl::StrCat("ablate-runs/", input.spec.name()));
   ABLATE_RETURN_IF_ERROR(MakeDirs(dir));
   if (const std::optional<std::string> running = RunningServer(dir)) {

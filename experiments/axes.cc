@@ -57,7 +57,8 @@ std::vector<Axis> MakeAxes() {
       Integer("model.layers", 1, 1000, 1, "transformer blocks (default by preset)"),
       Integer("model.width", 1, 65536, 1, "width of the residual stream (default by preset)"),
       Integer("model.heads", 1, 1024, 1, "attention heads; width / heads is the head dimension d (default by preset)"),
-      Text("model.position", {"rope", "none", "learned", "alibi"}, "rope", "how positions enter the model"),
+      Text("model.position", {"rope", "none", "learned", "alibi"}, "rope",
+           "how positions enter the model: rotated q and k, not at all, vectors up to train.length, or ALiBi's bias"),
       Number("model.rope_base", 1, kMaxNumber, 10000, "base of the RoPE angles"),
 
       Text("attention.variant", VariantNames(), "softmax", "a named member of the attention family"),
@@ -88,7 +89,7 @@ std::vector<Axis> MakeAxes() {
       Number("train.beta2", 0, 0.999999, 0.95, "of AdamW"),
       Number("train.epsilon", kSmallest, 1, 1e-8, "of AdamW"),
       Number("train.clip", 0, kMaxNumber, 1, "largest global gradient norm; 0: no clipping"),
-      Text("train.precision", {"fp32", "bf16"}, "fp32", "of the matrix products; bf16 needs a CUDA device"),
+      Text("train.precision", {"fp32", "bf16"}, "fp32", "of the matrix products; bf16 needs `requires: {device: cuda}`"),
 
       Text("eval.ntk", {"off", "dynamic"}, "off", "Dynamic NTK above the training length"),
       Number("eval.ntk_factor", kSmallest, kMaxSize, 1, "factor of Dynamic NTK"),

@@ -218,6 +218,20 @@ TEST(Label, LeavesTheGroupOutWhereTheLastPartIsAlone) {
   EXPECT_EQ(Label({}), "default");
 }
 
+TEST(CheckEvaluationLength, KnowsTheLongest) {
+  const ConfigView rope(Config({{"train.length", "100"}}));
+  EXPECT_TRUE(CheckEvaluationLength(rope, 1).ok());
+  EXPECT_TRUE(CheckEvaluationLength(rope, 1600).ok());
+  EXPECT_THAT(Message(CheckEvaluationLength(rope, 0)), HasSubstr("length of 0"));
+  EXPECT_THAT(Message(CheckEvaluationLength(rope, 1601)), HasSubstr("length of 1601 tokens: expected 1 to 1600"));
+  const ConfigView learned(Config({{"train.length", "100"}, {"model.position", "learned"}}));
+  EXPECT_TRUE(CheckEvaluationLength(learned, 100).ok());
+  EXPECT_THAT(Message(CheckEvaluationLength(learned, 101)), HasSubstr("learned positions end at train.length 100"));
+  EXPECT_THAT(Message(CheckEvaluationLength(learned, 1601)), HasSubstr("expected 1 to 1600"));
+  const ConfigView alibi(Config({{"train.length", "100"}, {"model.position", "alibi"}}));
+  EXPECT_TRUE(CheckEvaluationLength(alibi, 1600).ok());
+}
+
 TEST(CheckConfiguration, FindsWhatDoesNotFitTogether) {
   const struct {
     v1::Configuration training, eval;
@@ -225,7 +239,6 @@ TEST(CheckConfiguration, FindsWhatDoesNotFitTogether) {
   } cases[] = {
       {Config({{"model.heads", "3"}}), {}, "not divisible by model.heads 3"},
       {Config({{"model.width", "12"}}), {}, "even head dimension"},
-      {Config({{"model.position", "alibi"}}), {}, "not implemented"},
       {Config({{"train.steps", "10"}, {"train.warmup_steps", "11"}}), {}, "more than train.steps"},
       {Config({{"train.accumulation", "3"}}), {}, "not divisible by train.accumulation"},
       {Config({{"attention.variant", "relu"}, {"attention.p", "3"}}), {}, "attention.normalisation"},

@@ -211,9 +211,6 @@ absl::Status CheckConfiguration(const v1::Configuration& training, const v1::Con
     return Refuse(
         absl::StrCat("model.position rope needs an even head dimension; model.width / model.heads is ", head_dim));
   }
-  if (position == "alibi") {
-    return Refuse("model.position alibi is not implemented yet; use rope, none or learned");
-  }
   const int64_t steps = trained.Integer("train.steps"), warmup = trained.Integer("train.warmup_steps");
   if (warmup > steps) {
     return Refuse(absl::StrCat("train.warmup_steps ", warmup, " is more than train.steps ", steps));
@@ -239,6 +236,21 @@ absl::Status CheckConfiguration(const v1::Configuration& training, const v1::Con
   if (measured.Text("eval.ntk") == "dynamic" && position == "rope" && head_dim <= 2) {
     return Refuse(
         absl::StrCat("eval.ntk dynamic needs a head dimension above 2; model.width / model.heads is ", head_dim));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckEvaluationLength(const ConfigView& trained, int64_t tokens) {
+  const int64_t length = trained.Integer("train.length"), longest = kLongestEvaluation * length;
+  if (tokens < 1 || tokens > longest) {
+    return Refuse(absl::StrCat("cannot evaluate at a length of ", tokens, " tokens: expected 1 to ", longest, " (",
+                               kLongestEvaluation, "x of train.length ", length,
+                               "; longer contexts would reach from one split of the data into the next)"));
+  }
+  if (trained.Text("model.position") == "learned" && tokens > length) {
+    return Refuse(absl::StrCat("learned positions end at train.length ", length, ": cannot evaluate at a length of ", tokens,
+                               " tokens. Give arms with model.position learned a sweep of their own, with "
+                               "evaluate.lengths up to 1x"));
   }
   return absl::OkStatus();
 }

@@ -124,8 +124,11 @@ absl::StatusOr<int> Planner::InternConfig(const v1::Configuration& canonical, co
   }
   if (!fresh) return index;
   const ConfigView view(canonical);
-  if (view.Text("train.precision") == "bf16" && spec_.requirements().device() == "cpu") {
-    return Refuse("arm " + label + ": train.precision bf16 needs requires.device cuda");
+  const std::string& device = spec_.requirements().device();
+  if (view.Text("train.precision") == "bf16" && device != "cuda") {
+    return Refuse("arm " + label + ": train.precision bf16 runs on CUDA devices only, and " +
+                  (device.empty() ? "without requires.device a CPU worker may take the jobs" : "requires.device is " + device) +
+                  ". Write requires: {device: cuda}, or leave train.precision at fp32");
   }
   configs_.push_back({canonical, std::move(json), view.Integer("train.steps"), view.Integer("train.length"),
                       view.Text("model.position")});
@@ -284,11 +287,8 @@ absl::Status Planner::AddMeasurements(int arm) {
       return Refuse(absl::StrCat("evaluate.lengths: ", ShortestDouble(exact), " tokens is not from 1 to ",
                                  ShortestDouble(kMaxLength)));
     }
-    if (trained.position == "learned" && tokens > trained.length) {
-      return Refuse(absl::StrCat("arm ", plan_.arms[arm].label, ": learned positions end at train.length ",
-                                 trained.length, "; it cannot be evaluated at ", tokens,
-                                 " tokens. Give such arms a sweep of their own with lengths up to 1x"));
-    }
+    const absl::Status fits = CheckEvaluationLength(training, tokens);
+    if (!fits.ok()) return WithContext(fits, "arm " + plan_.arms[arm].label);
     for (const std::string& split : spec_.evaluate().splits()) {
       for (const bool ntk : {false, true}) {
         if (ntk ? !draft.ntk_dynamic : !draft.ntk_off) continue;

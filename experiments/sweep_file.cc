@@ -418,6 +418,10 @@ absl::Status Reader::ReadEvaluate(const YamlNode& node) {
       const std::string digits = multiple ? item.text.substr(0, item.text.size() - 1) : item.text;
       if (!ReadNumber(digits, &number) || !(number > 0 && number <= 16777216)) return Expected(item, what);
       if (!multiple && number != std::floor(number)) return Expected(item, what);
+      if (multiple && number > kLongestEvaluation) {
+        return Error(item, absl::StrCat(item.text, " is too long: evaluations reach up to ", kLongestEvaluation,
+                                        "x train.length (see docs/data.md)"));
+      }
       v1::LengthSpec* length = evaluate->add_lengths();
       if (multiple) {
         length->set_multiple(number);

@@ -154,6 +154,7 @@ TEST(SweepFile, ErrorsSayWhereAndWhat) {
       {"seeds: three", "dir/file.yaml:2:8: ", "found \"three\""},
       {"evaluate: {lengths: [2y]}", "dir/file.yaml:2:22: ", "multiple of train.length such as 2x"},
       {"evaluate: {lengths: [0x]}", "dir/file.yaml:2:22: ", "multiple of train.length"},
+      {"evaluate: {lengths: [16x, 16.5x]}", "dir/file.yaml:2:27: ", "16.5x is too long"},
       {"evaluate: {splits: [selektion]}", "dir/file.yaml:2:21: ", "did you mean \"selection\"?"},
       {"requires: {memory: 4 gigs}", "dir/file.yaml:2:20: ", "such as 4GiB"},
       {"requires: {device: gpu}", "dir/file.yaml:2:20: ", "expected one of cpu, cuda for device"},

@@ -97,7 +97,7 @@ class Pass {
     const double* s = P(absl::StrCat("h", l, ".ssmax.s"));
     const double* bias = P(absl::StrCat("h", l, ".ssmax.b"));
     return Attention(s_.spec, heads_.T, heads_.D, 0, &block.q[at], &block.k[at], &block.v[at], s == nullptr ? 1.0 : s[h],
-                     bias == nullptr ? 0.0 : bias[h], dout);
+                     bias == nullptr ? 0.0 : bias[h], dout, AlibiSlope(h, heads_.H));
   }
   size_t Row(int b, int t, int h) const { return ((static_cast<size_t>(b) * heads_.T + t) * heads_.H + h) * heads_.D; }
 

@@ -9,7 +9,7 @@ namespace ablate::reference {
 struct ModelShape {
   int layers, width, heads, vocab;
   AttentionSpec spec;
-  double rope_base;  // 0: no rotation (learned positions if `params` has wpe, none otherwise)
+  double rope_base;  // 0: no rotation (learned positions if `params` has wpe, ALiBi if spec.alibi, none otherwise)
 };
 
 // Mean cross-entropy over the targets that are not -1. grads (may be null) receives the gradient of every parameter.

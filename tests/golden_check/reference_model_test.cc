@@ -1,5 +1,5 @@
 // The double-precision model against central differences, and worker/trainer's model against it where golden files have no
-// case: positions learned and absent, targets left out, odd shapes, other members of the family.
+// case: positions learned, absent and by ALiBi, targets left out, odd shapes, other members of the family.
 #include "tests/golden_check/reference_model.h"
 
 #include <cmath>
@@ -10,6 +10,8 @@
 
 namespace ablate {
 namespace {
+
+constexpr PositionKind kPositions[] = {PositionKind::kRope, PositionKind::kLearned, PositionKind::kNone, PositionKind::kAlibi};
 
 struct Case {
   ModelConfig config;
@@ -30,6 +32,7 @@ Case Make(const char* variant, PositionKind position) {
   c.config.attention = FindAttentionVariant(variant)->spec;
   c.config.attention.train_length = 9;
   c.shape = {2, 12, 2, 11, c.config.attention, position == PositionKind::kRope ? c.config.rope_base : 0.0};
+  c.shape.spec.alibi = position == PositionKind::kAlibi;  // the model sets its own
   int salt = 0;
   for (const ParameterInfo& info : ParameterTable(c.config)) {
     std::vector<double>& values = c.params[info.name];
@@ -49,7 +52,7 @@ Case Make(const char* variant, PositionKind position) {
 }
 
 TEST(ReferenceModelTest, GradientsAreCentralDifferences) {
-  for (const PositionKind position : {PositionKind::kRope, PositionKind::kLearned, PositionKind::kNone}) {
+  for (const PositionKind position : kPositions) {
     for (const char* variant : {"ssmax_bias", "lssar"}) {
       Case c = Make(variant, position);
       TensorMap grads;
@@ -72,8 +75,9 @@ TEST(ReferenceModelTest, GradientsAreCentralDifferences) {
 TEST(ReferenceModelTest, TheTrainersModelAgrees) {
   auto backend = NewCpuBackend(1);
   ASSERT_TRUE(backend.ok());
-  for (const PositionKind position : {PositionKind::kRope, PositionKind::kLearned, PositionKind::kNone}) {
+  for (const PositionKind position : kPositions) {
     for (const AttentionVariant& variant : AttentionVariants()) {
+      SCOPED_TRACE(std::string(Name(position)));
       const Case c = Make(std::string(variant.name).c_str(), position);
       TensorMap grads;
       const double want = reference::ModelLoss(c.shape, c.params, c.tokens, c.targets, c.B, c.T, &grads);

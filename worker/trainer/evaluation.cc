@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "experiments/axes.h"
 #include "proto/trainer.pb.h"
 #include "worker/trainer/train_config.h"
 
@@ -116,12 +117,9 @@ absl::StatusOr<bool> Evaluator::Run(const v1::RunEvaluation& request, DataSet* d
   const int T = train.model.train_length;
   ABLATE_ASSIGN_OR_RETURN(const DataSplits splits, data->Splits(T));
   ABLATE_ASSIGN_OR_RETURN(const TargetSpans* spans, data->Spans(T, *split));
-  // Above this the windows refuse too, but in 64 bits the message can say which length it was.
-  if (task.length_tokens() < 1 || task.length_tokens() > kMaxLengthMultiple * T) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot evaluate at a length of ", task.length_tokens(),
-                                                   " tokens: expected 1 to ", kMaxLengthMultiple * T,
-                                                   " (16x of train.length ", T, ")"));
-  }
+  // Above it the windows refuse too, but in 64 bits the message can say which length it was.
+  static_assert(kLongestEvaluation == kMaxLengthMultiple);
+  ABLATE_RETURN_IF_ERROR(CheckEvaluationLength(ConfigView(task.config()), task.length_tokens()));
   const int length = static_cast<int>(task.length_tokens());
   ABLATE_ASSIGN_OR_RETURN(const EvalConfig eval, EvalConfigFrom(task.config(), task.eval_config(), length));
   ABLATE_ASSIGN_OR_RETURN(const std::vector<Window> target_windows, TargetWindows(*spans, length, eval.target_spans));

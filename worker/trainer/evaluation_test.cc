@@ -235,6 +235,26 @@ TEST_F(EvaluationTest, EveryVariantOfTheTableTrainsAndIsMeasured) {
   }
 }
 
+TEST_F(EvaluationTest, EveryKindOfPositionTrainsAndIsMeasured) {
+  for (const char* position : {"none", "learned", "alibi"}) {
+    for (const char* variant : {"softmax", "lssar"}) {
+      v1::Configuration config = SmallConfig(variant);
+      Set(&config, "model.position", position);
+      const std::string weights = Train(config, absl::StrCat(position, variant), 30);
+      for (const int64_t length : {16, 32, 64, 128}) {
+        const v1::RunEvaluation request = EvaluationRequest(data_, config, length, weights, 30);
+        if (std::string(position) == "learned" && length > 16) {
+          EXPECT_THAT(Message(request), HasSubstr("learned positions end at train.length 16"));
+          continue;
+        }
+        const v1::TaskResult result = Measure(request);
+        EXPECT_EQ(result.outcome(), v1::COMPLETED);
+        EXPECT_LT(Metric(result, "loss_targets"), 5.0) << position << " " << variant << " at " << length;
+      }
+    }
+  }
+}
+
 TEST_F(EvaluationTest, TokenShardsTrainAndAreMeasured) {
   // Two shards, documents of 600 tokens out of 50; T = 16, so every length up to 16x has its context.
   std::vector<std::string> paths;

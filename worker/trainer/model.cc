@@ -25,6 +25,7 @@ Model::~Model() = default;
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Create(Backend* backend, ModelConfig config) {
   config.attention.train_length = config.train_length;
+  config.attention.alibi = config.position == PositionKind::kAlibi;
   ABLATE_RETURN_IF_ERROR(ValidateModelConfig(config));
   auto impl = std::make_unique<Impl>(backend, std::move(config));
   ABLATE_ASSIGN_OR_RETURN(impl->weights, impl->memory.Allocate(impl->arena_floats));
@@ -136,6 +137,7 @@ absl::StatusOr<BatchLoss> Model::Evaluate(const int32_t* tokens, const int32_t* 
                                           const EvalOptions& options, float* losses) {
   AttentionSpec spec = options.attention.value_or(impl_->config.attention);
   spec.train_length = impl_->config.train_length;
+  spec.alibi = impl_->config.attention.alibi;
   ABLATE_RETURN_IF_ERROR(ValidateAttentionSpec(spec));
   ABLATE_RETURN_IF_ERROR(impl_->CheckBatch(tokens, targets, B, T, spec));
   if (options.window < 0) return absl::InvalidArgumentError("the attention window must not be negative");

@@ -246,6 +246,31 @@ TEST(ModelTest, EvaluationOptionsChangeWhatTheySay) {
   EXPECT_NEAR(DynamicNtkBase(10000, 2.0, 32, 16, 8), 10000 * std::pow(3.0, 8.0 / 6.0), 1e-6);
 }
 
+// The kind of positions is the model's, whatever the spec that is given says.
+TEST(ModelTest, AlibiIsThereForWhateverMemberIsEvaluated) {
+  auto backend = Cpu();
+  const Batch batch = MakeBatch(64, 37);
+  const auto run = [&](PositionKind position, bool in_spec, const EvalOptions& options) {
+    ModelConfig config = Small("lssar");
+    config.position = position;
+    config.attention.alibi = in_spec;
+    const auto model = Make(backend.get(), config);
+    Floats losses(64);
+    EXPECT_TRUE(model->Evaluate(batch.tokens.data(), batch.targets.data(), 1, 64, options, losses.data()).ok());
+    return losses;
+  };
+  const Floats alibi = run(PositionKind::kAlibi, false, {}), none = run(PositionKind::kNone, false, {});
+  EXPECT_FALSE(SameBits(alibi, none));
+  EXPECT_TRUE(SameBits(none, run(PositionKind::kNone, true, {})));
+  EvalOptions same;
+  same.attention = Small("lssar").attention;
+  EXPECT_TRUE(SameBits(alibi, run(PositionKind::kAlibi, false, same)));
+  // No rotation.
+  EvalOptions base;
+  base.rope_base = 50;
+  EXPECT_TRUE(SameBits(alibi, run(PositionKind::kAlibi, false, base)));
+}
+
 TEST(ModelTest, StateCopiedToAnotherModelContinuesWithTheSameBits) {
   auto backend = Cpu();
   const ModelConfig config = Small("ssmax");
@@ -278,7 +303,8 @@ TEST(ModelTest, StateCopiedToAnotherModelContinuesWithTheSameBits) {
 
 TEST(ModelTest, TrainingLowersTheLossWithEveryKindOfPosition) {
   auto backend = Cpu();
-  for (const PositionKind position : {PositionKind::kRope, PositionKind::kNone, PositionKind::kLearned}) {
+  for (const PositionKind position :
+       {PositionKind::kRope, PositionKind::kNone, PositionKind::kLearned, PositionKind::kAlibi}) {
     ModelConfig config = Small("lssar");
     config.position = position;
     const auto model = Make(backend.get(), config);
@@ -331,7 +357,6 @@ TEST(ModelTest, RefusesWhatItCannotTake) {
   invalid(create([](ModelConfig& c) { c.layers = 0; }), "model.layers");
   invalid(create([](ModelConfig& c) { c.heads = 5; }), "not divisible");
   invalid(create([](ModelConfig& c) { c.heads = 8; }), "even head dimension");
-  invalid(create([](ModelConfig& c) { c.position = PositionKind::kAlibi; }), "not supported yet by the cpu backend");
   invalid(create([](ModelConfig& c) { c.rope_base = -1; }), "rope_base");
   invalid(create([](ModelConfig& c) { c.attention.sharpen_p = 0.5; }), "p");
 

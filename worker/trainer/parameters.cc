@@ -52,10 +52,6 @@ absl::Status ValidateModelConfig(const ModelConfig& config) {
       return absl::InvalidArgumentError("model.rope_base must be a finite number above 0");
     }
   }
-  if (config.position == PositionKind::kAlibi) {
-    return absl::InvalidArgumentError(
-        "model.position alibi is not supported yet by the cpu backend; use rope, learned or none");
-  }
   if (!std::isfinite(config.ssmax_s) || !std::isfinite(config.ssmax_b)) {
     return absl::InvalidArgumentError("the initial ssmax s and b must be finite");
   }

@@ -22,14 +22,14 @@ struct ModelConfig {
   int train_length = 256;          // T in training; the size of wpe, and T_train of the NTK rule
   PositionKind position = PositionKind::kRope;
   double rope_base = 10000.0;
-  AttentionSpec attention;         // attention.train_length is set from train_length by Model::Create
+  AttentionSpec attention;         // attention.train_length and .alibi are set from train_length and position by Model::Create
   float ssmax_s = 1.0f, ssmax_b = 0.0f;  // initial values of the learned scale and bias
 
   int head_dim() const { return width / heads; }
 };
 
 // InvalidArgument, naming the field: a size below 1, width not divisible by heads, an odd head dimension with RoPE, a
-// bad attention spec, a position kind without an implementation (alibi).
+// bad attention spec.
 absl::Status ValidateModelConfig(const ModelConfig& config);
 
 struct ParameterInfo {
