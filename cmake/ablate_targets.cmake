@@ -31,6 +31,10 @@ function(ablate_program name)
   target_link_libraries(${name} PRIVATE ${arg_DEPS} ablate_warnings)
 endfunction()
 
+# What ThreadSanitizer can judge: tests labelled tsan, which link neither gRPC nor OpenMP. A target of their own, so that
+# scripts/test.sh --full builds no more than it runs.
+add_custom_target(tsan_tests)
+
 # One ctest entry a test program, named by its path with dots: base/files_test.cc -> base.files.
 function(ablate_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SRCS;DEPS;ARGS;LABELS;ENVIRONMENT" ${ARGN})
@@ -46,6 +50,9 @@ function(ablate_test name)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   target_include_directories(${target} PRIVATE "${CMAKE_SOURCE_DIR}")
   target_link_libraries(${target} PRIVATE ${arg_DEPS} GTest::gmock GTest::gtest GTest::gtest_main ablate_warnings)
+  if("tsan" IN_LIST arg_LABELS)
+    add_dependencies(tsan_tests ${target})
+  endif()
   add_test(NAME "${dotted}.${short}" COMMAND ${target} ${arg_ARGS})
   set_tests_properties("${dotted}.${short}" PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ENVIRONMENT "${arg_ENVIRONMENT}")
 endfunction()

@@ -13,6 +13,7 @@ namespace {
 struct StageCost {
   int64_t steps = 0, tokens = 0;  // of this stage
   int64_t total_steps = 0;        // of one training of its own
+  int64_t train_length = 0;
   int64_t weights_bytes = 0;
   double target_spans = 0, loss_tokens = 0;
   int arms = 0;  // that need it
@@ -49,6 +50,7 @@ v1::PlanSummary Summarize(const v1::SweepSpec& spec, const Plan& plan) {
     cost.steps = stage.to_step - stage.from_step;
     cost.tokens = cost.steps * view.Integer("train.batch") * view.Integer("train.length");
     cost.total_steps = view.Integer("train.steps");
+    cost.train_length = view.Integer("train.length");
     cost.weights_bytes = 4 * ParameterCount(view, vocabulary);
     cost.target_spans = view.Number("eval.target_spans");
     cost.loss_tokens = view.Number("eval.loss_tokens");
@@ -77,7 +79,15 @@ v1::PlanSummary Summarize(const v1::SweepSpec& spec, const Plan& plan) {
       paths[point.arm].push_back(i);
       ++costs[i].arms;
     }
-    alone += costs[point.stage].total_steps;
+    // An arm with NTK off and on would be two trainings without the sharing: `eval.ntk` is an axis like any other, although
+    // tables give it a column.
+    bool off = false, on = false;
+    for (int i : point.evaluations) {
+      const PlannedEvaluation& evaluation = plan.evaluations[i];
+      on = on || evaluation.ntk;
+      off = off || (!evaluation.ntk && evaluation.length_tokens > costs[point.stage].train_length);
+    }
+    alone += costs[point.stage].total_steps * (off && on ? 2 : 1);
     evaluations[point.arm] = static_cast<int64_t>(point.evaluations.size());
   }
   for (size_t a = 0; a < plan.arms.size(); ++a) {

@@ -28,6 +28,8 @@ if $full; then
   # Sanitizers slow the black-box tests beyond their own time limits; the unit tests cover the same code.
   run_preset asan -LE end_to_end
   # Debian's gRPC and OpenMP are not instrumented: only what is labelled free of both is meaningful here.
-  run_preset tsan -L tsan
+  cmake --preset tsan
+  cmake --build --preset tsan --target tsan_tests
+  ctest --preset tsan -L tsan
   scripts/clean_root_check.sh
 fi
