@@ -21,15 +21,14 @@ struct GoldenAttentionCase {
   std::vector<double> q, k, v, dout;
   std::vector<double> out, dq, dk, dv;
   std::vector<double> row_weight_sum;  // [T], empty when the file has none
-  std::vector<int> zero_rows;          // 0-based
+  std::optional<std::vector<int>> zero_rows;  // 0-based; unset when the file has none
   double learned_s = 1, learned_b = 0;
-  std::optional<double> d_learned_s, d_learned_b;
+  std::optional<double> d_learned_s, d_learned_b;  // set wherever the spec learns s, b
+  std::vector<std::string> not_covered;  // expected values that the file lacks, and fields that nobody knows
 };
 
-// NotFound: no such file; InvalidArgument, naming the case: not JSON, a missing or unknown spec field, wrong sizes.
+// NotFound: no such file; InvalidArgument, naming the case: not JSON, a missing field, an unknown spec
+// field, a wrong type, ragged rows, wrong sizes, T or d below 1.
 absl::StatusOr<std::vector<GoldenAttentionCase>> ReadGoldenAttention(const std::string& path);
-
-// The "spec" object of a case, as JSON text (whole-model files have it too). InvalidArgument: an unknown field or value.
-absl::StatusOr<AttentionSpec> ParseGoldenAttentionSpec(const std::string& json);
 
 }  // namespace ablate

@@ -285,7 +285,7 @@ TEST(CpuAttention, ReproducesGoldenValues) {
     EXPECT_LT(Error(l2 ? L2Backward(in.k, r.dk, k_norm, c.d) : r.dk, c.dk), kGradientTolerance);
     EXPECT_LT(Error(r.dv, c.dv), kGradientTolerance);
     EXPECT_LT(Error({r.ds[0], r.db[0]}, {c.d_learned_s.value_or(0), c.d_learned_b.value_or(0)}), kGradientTolerance);
-    EXPECT_EQ(r.counts.zero_rows, static_cast<int64_t>(c.zero_rows.size()));
+    EXPECT_EQ(r.counts.zero_rows, static_cast<int64_t>(c.zero_rows->size()));
   }
 }
 

@@ -3,102 +3,100 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "base/files.h"
 #include "base/status_macros.h"
-#include "kernels/attention/golden_cases.h"
+#include "kernels/attention/golden_cases_json.h"
 
 namespace ablate {
 namespace {
 
 using Json = nlohmann::json;
 
-void Flatten(const Json& json, std::vector<double>* out) {
-  if (json.is_array()) {
-    for (const Json& item : json) Flatten(item, out);
-  } else {
-    out->push_back(json.get<double>());
-  }
-}
-
-TensorMap Tensors(const Json& json) {
+TensorMap Tensors(const Json& json, const std::string& prefix, std::map<std::string, std::vector<size_t>>* shapes) {
+  if (!json.is_object()) throw std::invalid_argument(prefix + " must be an object");
   TensorMap out;
-  for (const auto& [name, value] : json.items()) Flatten(value, &out[name]);
+  for (const auto& [name, value] : json.items()) {
+    out[name] = GoldenArray(value, absl::StrCat(prefix, ".", name), &(*shapes)[name]);
+  }
   return out;
 }
 
 std::vector<int32_t> Batch(const Json& json, const char* key, const GoldenModelCase& c, int least) {
+  GoldenArray(json.at(key), key, {static_cast<size_t>(c.batch), static_cast<size_t>(c.T)});
   std::vector<int32_t> out;
   for (const Json& row : json.at(key)) {
-    for (const Json& token : row) out.push_back(token.get<int32_t>());
-  }
-  if (out.size() != static_cast<size_t>(c.batch) * c.T) throw std::invalid_argument(std::string(key) + " is not [batch, T]");
-  for (const int32_t token : out) {
-    if (token < least || token >= c.vocab) {
-      throw std::invalid_argument(absl::StrCat(key, " holds ", token, ", outside the vocabulary of ", c.vocab));
-    }
+    for (const Json& token : row) out.push_back(GoldenInteger(token, absl::StrCat("a token of ", key), least, c.vocab - 1));
   }
   return out;
+}
+
+void AddUnknown(const Json& object, const std::string& prefix, const std::set<std::string>& known, GoldenModelCase* c) {
+  for (std::string& name : GoldenUnknownFields(object, prefix, known)) c->not_covered.push_back(std::move(name));
 }
 
 GoldenModelCase ParseCase(const Json& json) {
   GoldenModelCase c;
   c.name = json.at("name").get<std::string>();
-  auto spec = ParseGoldenAttentionSpec(json.at("spec").dump());
-  if (!spec.ok()) throw std::invalid_argument(std::string(spec.status().message()));
-  c.spec = *spec;
+  c.spec = ParseGoldenAttentionSpec(json.at("spec"));
   const Json& config = json.at("config");
   for (const auto& [key, to] : {std::pair{"layers", &c.layers}, {"width", &c.width}, {"heads", &c.heads},
                                 {"vocab", &c.vocab}, {"T", &c.T}, {"batch", &c.batch}}) {
-    *to = config.at(key).get<int>();
-    if (*to < 1) throw std::invalid_argument(absl::StrCat("config.", key, " is ", *to, "; it must be at least 1"));
+    *to = GoldenInteger(config.at(key), absl::StrCat("config.", key), 1);
   }
   if (c.width % c.heads != 0) throw std::invalid_argument("config.width is not divisible by config.heads");
-  c.rope_base = json.value("rope_base", 10000.0);
+  if (json.contains("rope_base")) c.rope_base = GoldenNumber(json["rope_base"], "rope_base");
   c.tokens = Batch(json, "tokens", c, 0);
   c.targets = Batch(json, "targets", c, -1);
-  c.params = Tensors(json.at("params"));
-  c.grads = Tensors(json.at("grads"));
-  for (const auto& [name, values] : c.grads) {
-    const auto param = c.params.find(name);
-    if (param == c.params.end() || param->second.size() != values.size()) {
-      throw std::invalid_argument("grads." + name + " has no parameter of its size");
-    }
+  std::map<std::string, std::vector<size_t>> shapes, grad_shapes;
+  c.params = Tensors(json.at("params"), "params", &shapes);
+  c.grads = Tensors(json.at("grads"), "grads", &grad_shapes);
+  if (static_cast<size_t>(c.layers) > c.params.size()) throw std::invalid_argument("params lacks layers of the model");
+  for (const auto& [name, shape] : shapes) {
+    const auto grad = grad_shapes.find(name);
+    if (grad == grad_shapes.end()) throw std::invalid_argument("grads." + name + " is missing");
+    if (grad->second != shape) throw std::invalid_argument("grads." + name + " has another shape than params." + name);
   }
-  c.loss = json.at("loss").get<double>();
-  if (json.contains("loss_with_ntk")) {
-    c.loss_with_ntk = json["loss_with_ntk"].get<double>();
-    c.ntk_train_length = json.at("ntk").at("train_length").get<int>();
-    c.ntk_base = json.at("ntk").at("base").get<double>();
+  for (const auto& [name, shape] : grad_shapes) {
+    if (shapes.count(name) == 0) throw std::invalid_argument("grads." + name + " has no parameter of its name");
+  }
+  c.loss = GoldenNumber(json.at("loss"), "loss");
+  // at(): one of the two without the other is a fault of the file.
+  if (json.contains("loss_with_ntk") || json.contains("ntk")) {
+    const Json& ntk = json.at("ntk");
+    c.loss_with_ntk = GoldenNumber(json.at("loss_with_ntk"), "loss_with_ntk");
+    c.ntk_train_length = GoldenInteger(ntk.at("train_length"), "ntk.train_length", 1);
+    c.ntk_base = GoldenNumber(ntk.at("base"), "ntk.base");
+    AddUnknown(ntk, "ntk.", {"train_length", "base"}, &c);
+  } else {
+    c.not_covered.push_back("loss_with_ntk");
   }
   if (json.contains("adamw")) {
     const Json& adamw = json["adamw"];
-    c.learning_rate = adamw.at("lr").get<double>();
-    c.beta1 = adamw.value("beta1", c.beta1);
-    c.beta2 = adamw.value("beta2", c.beta2);
-    c.eps = adamw.value("eps", c.eps);
-    c.weight_decay = adamw.value("weight_decay", c.weight_decay);
-    c.clip = adamw.value("clip", c.clip);
-    c.step_losses = adamw.at("losses").get<std::vector<double>>();
-    c.step_grad_norms = adamw.value("grad_norms", std::vector<double>{});
+    for (const auto& [key, to] : {std::pair{"lr", &c.learning_rate}, {"beta1", &c.beta1}, {"beta2", &c.beta2},
+                                  {"eps", &c.eps}, {"weight_decay", &c.weight_decay}, {"clip", &c.clip}}) {
+      if (to == &c.learning_rate || adamw.contains(key)) *to = GoldenNumber(adamw.at(key), absl::StrCat("adamw.", key));
+    }
+    std::vector<size_t> steps;
+    c.step_losses = GoldenArray(adamw.at("losses"), "adamw.losses", &steps);
+    if (steps.size() != 1 || steps[0] == 0) throw std::invalid_argument("adamw.losses must be a list of numbers, one a step");
+    if (adamw.contains("grad_norms")) {
+      c.step_grad_norms = GoldenArray(adamw["grad_norms"], "adamw.grad_norms", steps);
+    } else {
+      c.not_covered.push_back("adamw.grad_norms");
+    }
+    AddUnknown(adamw, "adamw.", {"lr", "beta1", "beta2", "eps", "weight_decay", "clip", "losses", "grad_norms"}, &c);
+  } else {
+    c.not_covered.push_back("adamw");
   }
+  AddUnknown(json, "", {"name", "spec", "config", "rope_base", "tokens", "targets", "params", "grads", "loss",
+                        "loss_with_ntk", "ntk", "adamw"}, &c);
   return c;
 }
 
 }  // namespace
 
 absl::StatusOr<std::vector<GoldenModelCase>> ReadGoldenModel(const std::string& path) {
-  ABLATE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   std::vector<GoldenModelCase> cases;
-  std::string where = path;
-  try {
-    const Json json = Json::parse(text);
-    for (const Json& item : json.at("cases")) {
-      where = absl::StrCat(path, ": cases[", cases.size(), "]");
-      cases.push_back(ParseCase(item));
-    }
-  } catch (const std::exception& e) {
-    return absl::InvalidArgumentError(absl::StrCat(where, ": ", e.what()));
-  }
+  ABLATE_RETURN_IF_ERROR(ForEachGoldenCase(path, [&cases](const Json& json) { cases.push_back(ParseCase(json)); }));
   return cases;
 }
 

@@ -98,11 +98,11 @@ class Entry {
     return at.contains(key) ? Double(at, key) : otherwise;
   }
 
-  // ---- comparisons: a field that the file does not have is not compared ----
+  // ---- comparisons: a number that the file does not have is reported as not covered ----
 
   void Compare(const Json& at, const std::string& path, const std::string& key, Number ours) {
     const Json* expected = Input(at, key);
-    if (expected == nullptr) return;
+    if (expected == nullptr) return Absent(path, key);
     if (!expected->is_number() && !expected->is_null()) return Fault(key, "a number or null");
     Worse(Path(path, key), RelativeError(ours, expected->is_null() ? Number() : Number(expected->get<double>())));
   }
@@ -111,7 +111,7 @@ class Entry {
   void CompareBound(const Json& at, const std::string& path, const std::string& key, Number ours,
                     const Quantile& quantile) {
     const Json* expected = Input(at, key);
-    if (expected == nullptr) return;
+    if (expected == nullptr) return Absent(path, key);
     if (!ours.has_value() || !expected->is_number()) return Compare(at, path, key, ours);
     const double value = expected->get<double>();
     double error = RelativeError(ours, value);
@@ -139,15 +139,18 @@ class Entry {
     }
   }
 
+  void Absent(const std::string& path, const std::string& key) { absent_.push_back(Path(path, key)); }
   void Seen(const Json& at) { seen_.insert(&at); }
   const Json& json() const { return json_; }
 
-  // The entry's own result, then one for each number in it that nothing looked at.
+  // The entry's own result, then one for each number in it that nothing looked at, or that it lacks.
   absl::Status Finish(std::vector<CaseResult>& results) {
     ABLATE_RETURN_IF_ERROR(fault_);
     result_.covered = compared_ > 0;
     results.push_back(result_);
-    if (result_.covered) Unseen(json_, result_.name, results);
+    if (!result_.covered) return absl::OkStatus();
+    Unseen(json_, result_.name, results);
+    for (const std::string& path : absent_) results.push_back({.name = Path(result_.name, path), .covered = false});
     return absl::OkStatus();
   }
 
@@ -182,6 +185,7 @@ class Entry {
   const Json& json_;
   CaseResult result_;
   int compared_ = 0;
+  std::vector<std::string> absent_;
   std::set<const Json*> seen_;
   absl::Status fault_;
 };
@@ -222,7 +226,8 @@ void ComparePaired(Entry& entry, const Json& at, const std::string& path,
   entry.CompareBound(at, path, "high", ours->high, quantile);
   entry.Compare(at, path, "cohen_dz", ours->cohen_dz);
   const auto tost = at.find("tost");
-  if (tost == at.end() || !tost->is_object()) return;
+  if (tost == at.end()) return entry.Absent(path, "tost");
+  if (!tost->is_object()) return;
   entry.Seen(*tost);
   const std::string tost_path = Entry::Path(path, "tost");
   const auto equivalence = Tost(*ours, entry.Double(*tost, "margin"), entry.DoubleOr(*tost, "alpha", 0.05));
@@ -235,6 +240,7 @@ void ComparePaired(Entry& entry, const Json& at, const std::string& path,
 
 const Json* Object(Entry& entry, const std::string& key) {
   const auto found = entry.json().find(key);
+  if (found == entry.json().end()) entry.Absent("", key);
   if (found == entry.json().end() || !found->is_object()) return nullptr;
   entry.Seen(*found);
   return &*found;
