@@ -1,8 +1,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
 
+#include "absl/flags/flag.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/flag_words.h"
@@ -13,6 +15,11 @@
 #include "base/subprocess.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
+ABSL_FLAG(std::string, test_dir, "", "");
+ABSL_FLAG(bool, test_insecure, false, "");
+ABSL_FLAG(int, test_threads, 1, "");
+ABSL_FLAG(double, test_seconds, 1, "");
 
 namespace ablate {
 namespace {
@@ -83,17 +90,46 @@ TEST(FakeClock, WallStepsLeaveMonotonicTimeAlone) {
 
 TEST(Ids, DoNotRepeat) { EXPECT_NE(IdGenerator::Random().NewId("x"), IdGenerator::Random().NewId("x")); }
 
-TEST(FlagWordsTest, NamesAreRewrittenAndValuesAreNot) {
-  const std::vector<std::string> known = {"--data-dir", "--insecure", "--max-threads"};
-  std::vector<std::string> words = {"a-program", "--data-dir", "--odd-name", "--max-threads=1-2", "--insecure", "--data-dir=a-b", "x-y"};
-  ASSERT_EQ(*UnderscoreFlags(known, {"--insecure"}, &words), FlagWords::kRun);
-  EXPECT_THAT(words, ::testing::ElementsAre("a-program", "--data_dir", "--odd-name", "--max_threads=1-2", "--insecure", "--data_dir=a-b", "x-y"));
-  words = {"p", "--data-dri=1"};
-  EXPECT_THAT(std::string(UnderscoreFlags(known, {}, &words).status().message()), ::testing::HasSubstr("did you mean \"--data-dir\""));
-  words = {"p", "--data-dir", "--version", "-h"};
-  EXPECT_EQ(*UnderscoreFlags(known, {}, &words), FlagWords::kHelp) << "a value is no flag";
-  words = {"p", "--version"};
-  EXPECT_EQ(*UnderscoreFlags(known, {}, &words), FlagWords::kVersion);
+TEST(FlagWordsTest, FlagsAreSetAndMistakesAreNamedAsTheyWereWritten) {
+  const std::vector<std::string> known = {"--test-dir", "--test-insecure", "--test-threads", "--test-seconds"};
+  const auto set = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "a-program");
+    return SetFlags(known, {"--test-insecure"}, words);
+  };
+  const auto error = [&](std::vector<std::string> words) { return std::string(set(std::move(words)).status().message()); };
+  ASSERT_EQ(*set({"--test-dir", "--odd-name", "--test-threads=-2", "--test-insecure", "--test-seconds", "0.5"}), FlagWords::kRun);
+  EXPECT_EQ(absl::GetFlag(FLAGS_test_dir), "--odd-name");
+  EXPECT_EQ(absl::GetFlag(FLAGS_test_threads), -2);
+  EXPECT_TRUE(absl::GetFlag(FLAGS_test_insecure));
+  EXPECT_EQ(absl::GetFlag(FLAGS_test_seconds), 0.5);
+  ASSERT_EQ(*set({"--test-insecure=false", "--test-dir=a-b=c"}), FlagWords::kRun);
+  EXPECT_FALSE(absl::GetFlag(FLAGS_test_insecure));
+  EXPECT_EQ(absl::GetFlag(FLAGS_test_dir), "a-b=c");
+
+  EXPECT_THAT(error({"--test-dri=1"}), ::testing::HasSubstr("did you mean \"--test-dir\""));
+  EXPECT_EQ(error({"--test-threads", "x"}), "--test-threads \"x\": expected a whole number");
+  EXPECT_EQ(error({"--test-seconds=1s"}), "--test-seconds \"1s\": expected a number");
+  EXPECT_EQ(error({"--test-insecure=maybe"}), "--test-insecure \"maybe\": expected true or false");
+  EXPECT_EQ(error({"--test-dir"}), "--test-dir needs a value");
+  EXPECT_EQ(error({"x-y"}), "unexpected argument \"x-y\"");
+  EXPECT_EQ(*set({"--test-dir", "--version", "-h"}), FlagWords::kHelp) << "a value is no flag";
+  EXPECT_EQ(*set({"--version"}), FlagWords::kVersion);
+}
+
+TEST(FilesTest, ErrorsSayWhoseFaultItIs) {
+  TempDir dir;
+  const std::string file = JoinPath(dir.path(), "file");
+  ASSERT_TRUE(WriteFileAtomic(file, "x").ok());
+  EXPECT_EQ(ReadFile(dir.path()).status().code(), absl::StatusCode::kFailedPrecondition);  // a folder
+  EXPECT_EQ(ReadFile(JoinPath(file, "below")).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ReadFile(JoinPath(dir.path(), std::string(300, 'n'))).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadFile(JoinPath(dir.path(), "none")).status().code(), absl::StatusCode::kNotFound);
+  for (int error : {ENOSPC, EDQUOT, EROFS, EACCES, EIO, EMFILE}) {
+    EXPECT_TRUE(IsNodeTrouble(FileError("cannot write", file, error))) << error;
+    EXPECT_EQ(ErrnoOf(WithContext(FileError("cannot write", file, error), "somewhere")), error) << "context keeps the cause";
+  }
+  for (int error : {ENOENT, EISDIR, ENOTDIR, EINVAL}) EXPECT_FALSE(IsNodeTrouble(FileError("cannot write", file, error))) << error;
+  EXPECT_FALSE(IsNodeTrouble(absl::ResourceExhaustedError("no device memory left")));
 }
 
 }  // namespace

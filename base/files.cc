@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -21,16 +22,39 @@ namespace ablate {
 namespace fs = std::filesystem;
 namespace {
 
-absl::Status SystemError(std::string_view action, const std::string& path, int error) {
-  const std::string message = absl::StrCat(ToAbsl(action), " ", path, ": ", std::strerror(error));
-  if (error == ENOENT) return absl::NotFoundError(message);
-  if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(message);
-  if (error == EACCES || error == EPERM) return absl::PermissionDeniedError(message);
-  return absl::UnavailableError(message);
+constexpr char kErrnoPayload[] = "ablate/errno";
+
+absl::StatusCode CodeOfErrno(int error) {
+  switch (error) {
+    case ENOENT:
+      return absl::StatusCode::kNotFound;
+    case ENOSPC:
+    case EDQUOT:
+      return absl::StatusCode::kResourceExhausted;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::StatusCode::kPermissionDenied;
+    case EINVAL:
+    case ENAMETOOLONG:
+    case ELOOP:
+      return absl::StatusCode::kInvalidArgument;
+    case EIO:
+    case EAGAIN:
+    case EINTR:
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+    case ESTALE:
+    case ETIMEDOUT:
+      return absl::StatusCode::kUnavailable;
+    default:
+      return absl::StatusCode::kFailedPrecondition;
+  }
 }
 
 absl::Status FromErrorCode(std::string_view action, const std::string& path, const std::error_code& error) {
-  return error ? SystemError(action, path, error.value()) : absl::OkStatus();
+  return error ? FileError(action, path, error.value()) : absl::OkStatus();
 }
 
 absl::Status WriteAll(int fd, std::string_view content, const std::string& path) {
@@ -38,19 +62,35 @@ absl::Status WriteAll(int fd, std::string_view content, const std::string& path)
     const ssize_t count = ::write(fd, content.data(), content.size());
     if (count < 0) {
       if (errno == EINTR) continue;
-      return SystemError("cannot write", path, errno);
+      return FileError("cannot write", path, errno);
     }
     content.remove_prefix(static_cast<size_t>(count));
   }
-  if (::fsync(fd) != 0) return SystemError("cannot fsync", path, errno);
+  if (::fsync(fd) != 0) return FileError("cannot fsync", path, errno);
   return absl::OkStatus();
 }
 
 }  // namespace
 
+absl::Status FileError(std::string_view action, const std::string& path, int error) {
+  absl::Status status(CodeOfErrno(error), absl::StrCat(ToAbsl(action), " ", path, ": ", std::strerror(error)));
+  status.SetPayload(kErrnoPayload, absl::Cord(absl::StrCat(error)));
+  return status;
+}
+
+int ErrnoOf(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(kErrnoPayload);
+  return payload ? std::atoi(std::string(*payload).c_str()) : 0;
+}
+
+bool IsNodeTrouble(const absl::Status& status) {
+  if (status.ok() || ErrnoOf(status) == 0) return false;
+  return absl::IsResourceExhausted(status) || absl::IsPermissionDenied(status) || absl::IsUnavailable(status);
+}
+
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return SystemError("cannot open", path, errno);
+  if (fd < 0) return FileError("cannot open", path, errno);
   std::string content;
   char buffer[1 << 16];
   while (true) {
@@ -60,7 +100,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
       if (errno == EINTR) continue;
       const int error = errno;
       ::close(fd);
-      return SystemError("cannot read", path, error);
+      return FileError("cannot read", path, error);
     }
     content.append(buffer, static_cast<size_t>(count));
   }
@@ -72,7 +112,7 @@ absl::Status WriteFileAtomic(const std::string& path, std::string_view content) 
   static std::atomic<uint64_t> counter{0};
   const std::string temporary = absl::StrCat(path, ".tmp.", ::getpid(), ".", ++counter);
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd < 0) return SystemError("cannot create", temporary, errno);
+  if (fd < 0) return FileError("cannot create", temporary, errno);
   absl::Status status = WriteAll(fd, content, temporary);
   ::close(fd);
   if (status.ok()) status = RenameFile(temporary, path);
@@ -118,7 +158,7 @@ absl::StatusOr<std::vector<std::string>> ListDir(const std::string& path) {
 }
 
 absl::Status RemoveFile(const std::string& path) {
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return SystemError("cannot remove", path, errno);
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return FileError("cannot remove", path, errno);
   return absl::OkStatus();
 }
 
@@ -130,14 +170,14 @@ absl::Status RemoveTree(const std::string& path) {
 
 absl::Status RenameFile(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) {
-    return SystemError(absl::StrCat("cannot rename to ", to, " from"), from, errno);
+    return FileError(absl::StrCat("cannot rename to ", to, " from"), from, errno);
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<uint64_t> FreeBytes(const std::string& path) {
   struct statvfs info;
-  if (::statvfs(path.c_str(), &info) != 0) return SystemError("cannot stat file system of", path, errno);
+  if (::statvfs(path.c_str(), &info) != 0) return FileError("cannot stat file system of", path, errno);
   return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
 }
 

@@ -11,11 +11,18 @@
 
 namespace ablate {
 
-// NotFound: no such file. Unavailable: any other failure to open or read.
+// What a failed system call means, with its errno kept (ErrnoOf). NotFound: ENOENT. ResourceExhausted: the disk or the quota is full.
+// PermissionDenied: not allowed, or mounted read-only. InvalidArgument: no possible name. Unavailable: may go by itself (EIO, EAGAIN, too
+// many open files, ...). FailedPrecondition: all else (a folder where a file should be, ...). Every function below fails with these.
+absl::Status FileError(std::string_view action, const std::string& path, int error);
+int ErrnoOf(const absl::Status& status);  // 0: it is not of a system call
+// A full disk, missing permissions, a broken device: whatever was asked for, it is this machine that cannot do it now.
+bool IsNodeTrouble(const absl::Status& status);
+
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 // Writes beside `path`, fsyncs, renames over it, fsyncs the folder: after a crash either the old or the new
-// content is there. ResourceExhausted: disk full. Unavailable: any other failure.
+// content is there.
 absl::Status WriteFileAtomic(const std::string& path, std::string_view content);
 
 // Makes `path` and its parents. OK when it is there already.

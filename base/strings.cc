@@ -12,7 +12,9 @@ namespace ablate {
 
 absl::Status WithContext(const absl::Status& status, std::string_view context) {
   if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(ToAbsl(context), ": ", status.message()));
+  absl::Status result(status.code(), absl::StrCat(ToAbsl(context), ": ", status.message()));
+  status.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) { result.SetPayload(url, payload); });
+  return result;
 }
 
 static size_t EditDistance(std::string_view a, std::string_view b) {

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
@@ -139,14 +138,10 @@ int UsageFailure(const std::string& message) {
 }
 
 int Main(int argc, char** argv) {
-  std::vector<std::string> words(argv, argv + argc);
-  const auto asked = UnderscoreFlags({std::begin(kFlagNames), std::end(kFlagNames)}, {"--insecure"}, &words);
+  const auto asked = SetFlags({std::begin(kFlagNames), std::end(kFlagNames)}, {"--insecure"}, {argv, argv + argc});
   if (!asked.ok()) return UsageFailure(std::string(asked.status().message()));
   if (*asked == FlagWords::kHelp) return std::fputs(kUsage, stdout) < 0;
   if (*asked == FlagWords::kVersion) return std::printf("ablate-server %s\n", BuildVersion()) < 0;
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
 
   // Before the first thread of gRPC's exists: later ones inherit the mask.
   sigset_t signals;
@@ -159,8 +154,6 @@ int Main(int argc, char** argv) {
   ::setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
 
   InitLogging(argv[0]);
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, arguments.data());
-  if (rest.size() > 1) return UsageFailure(absl::StrCat("unexpected argument \"", rest[1], "\""));
   const absl::Status status = Serve(signals);
   if (status.ok()) return 0;
   if (absl::IsInvalidArgument(status)) return UsageFailure(std::string(status.message()));

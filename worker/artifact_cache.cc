@@ -29,8 +29,9 @@ constexpr size_t kMaxHeld = 256;
 constexpr size_t kChunkBytes = 1 << 20;
 constexpr int64_t kStopPollMicros = 50'000;
 
-// What a later try may mend.
+// What a later try may mend. Trouble with files of this machine is for the caller: only he knows who could do without it.
 bool IsTransient(const absl::Status& status) {
+  if (ErrnoOf(status) != 0) return false;
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
@@ -64,11 +65,7 @@ absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
   while (!bytes.empty()) {
     const ssize_t count = ::write(fd, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      const std::string message = absl::StrCat("cannot write ", path, ": ", std::strerror(errno));
-      if (errno == ENOSPC || errno == EDQUOT) return absl::FailedPreconditionError(message);
-      return absl::PermissionDeniedError(message);
-    }
+    if (count < 0) return FileError("cannot write", path, errno);
     bytes.remove_prefix(static_cast<size_t>(count));
   }
   return absl::OkStatus();
@@ -232,7 +229,7 @@ absl::Status ArtifactCache::Download(const v1::ArtifactRef& ref, const StopSigna
 absl::Status ArtifactCache::DownloadOnce(const v1::ArtifactRef& ref, const StopSignal& stop) {
   const std::string path = PathOf(ref.sha256()), part = path + kPart;
   const Fd fd(::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (fd.get() < 0) return absl::PermissionDeniedError(absl::StrCat("cannot open ", part, ": ", std::strerror(errno)));
+  if (fd.get() < 0) return FileError("cannot open", part, errno);
 
   // The hash is of the whole file, so what is here already is read again.
   Sha256 hash;
@@ -241,7 +238,7 @@ absl::Status ArtifactCache::DownloadOnce(const v1::ArtifactRef& ref, const StopS
   for (;;) {
     const ssize_t count = ::read(fd.get(), buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return absl::PermissionDeniedError(absl::StrCat("cannot read ", part, ": ", std::strerror(errno)));
+    if (count < 0) return FileError("cannot read", part, errno);
     if (count == 0) break;
     hash.Update(buffer.data(), static_cast<size_t>(count));
     have += count;
@@ -269,7 +266,7 @@ absl::Status ArtifactCache::DownloadOnce(const v1::ArtifactRef& ref, const StopS
     return absl::UnavailableError(absl::StrCat("the transfer ended after ", have, " of ", ref.bytes(), " bytes"));
   }
   if (hash.HexDigest() != ref.sha256()) return mismatch("has another hash");
-  if (::fsync(fd.get()) != 0) return absl::PermissionDeniedError(absl::StrCat("cannot write ", part, ": ", std::strerror(errno)));
+  if (::fsync(fd.get()) != 0) return FileError("cannot write", part, errno);
   return RenameFile(part, path);
 }
 
@@ -336,7 +333,7 @@ absl::StatusOr<ArtifactCache::Pin> ArtifactCache::Adopt(const std::string& path,
     std::filesystem::copy_file(path, target, error);
     if (error) {
       RemoveFile(target).IgnoreError();
-      status = absl::UnavailableError(absl::StrCat("cannot copy ", path, " to ", target, ": ", error.message()));
+      status = FileError("cannot copy to", target, error.value());
     }
   }
   MutexLock lock(&mutex_);
@@ -374,7 +371,7 @@ absl::Status ArtifactCache::Upload(const v1::ArtifactRef& ref, const StopSignal&
       return absl::OkStatus();
     } else {
       const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-      if (fd.get() < 0) return absl::NotFoundError(absl::StrCat("cannot open ", path, ": ", std::strerror(errno)));
+      if (fd.get() < 0) return FileError("cannot open", path, errno);
       const int64_t bytes = static_cast<int64_t>(FileSize(path).value_or(0));
       int64_t at = std::min(there->bytes, bytes);
       status = options_.transport->Upload(
@@ -385,7 +382,7 @@ absl::Status ArtifactCache::Upload(const v1::ArtifactRef& ref, const StopSignal&
             do {
               count = ::pread(fd.get(), chunk.data(), chunk.size(), at);
             } while (count < 0 && errno == EINTR);
-            if (count < 0) return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
+            if (count < 0) return FileError("cannot read", path, errno);
             at += count;
             chunk.resize(static_cast<size_t>(count));
             return chunk;

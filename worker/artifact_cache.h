@@ -56,7 +56,7 @@ class ArtifactCache {
   static absl::StatusOr<std::unique_ptr<ArtifactCache>> Open(ArtifactCacheOptions options);
 
   // Blocks until the file is here. InvalidArgument: not a SHA-256. NotFound: the coordinator does not have it. DataLoss: what it sends has
-  // another hash, three times. FailedPrecondition: this disk is full. Cancelled: `stop` was raised.
+  // another hash, three times. Cancelled: `stop` was raised. As FileError: files of this machine (a full disk, ...).
   absl::StatusOr<Pin> Fetch(const v1::ArtifactRef& ref, const StopSignal& stop);
 
   // A data file: in place where data_root has it at its path with this size and hash, else as Fetch.
@@ -67,7 +67,7 @@ class ArtifactCache {
   absl::StatusOr<Pin> Adopt(const std::string& path, const v1::ArtifactRef& ref);
 
   // Returns once the coordinator has the file. Keeps trying until `stop` reaches `give_up_at` (Cancelled). DataLoss: the local file is damaged.
-  // NotFound: it is not here. InvalidArgument and others of the coordinator: refused for good.
+  // As FileError: it cannot be read here. A coordinator whose disk is full (ResourceExhausted) is asked again. InvalidArgument and others of the coordinator: refused for good.
   absl::Status Upload(const v1::ArtifactRef& ref, const StopSignal& stop, StopSignal::Mode give_up_at);
 
   // Removes a file unless it is pinned.

@@ -34,6 +34,15 @@ Daemon::Daemon(DaemonOptions options) : options_(std::move(options)), spool_(opt
   };
   events.ended = [this](const AttemptKey& key, const v1::AttemptReport& report) {
     MutexLock lock(&mutex_);
+    const int64_t now_us = options_.clock->MonotonicMicros();
+    if (report.phase() == v1::AttemptReport::SUCCEEDED) {
+      pause_ms_ = 0;
+    } else if (report.phase() == v1::AttemptReport::FAILED && report.failure().kind() == v1::PREEMPTED && now_us >= pause_until_us_) {
+      pause_ms_ = pause_ms_ == 0 ? options_.first_pause_ms : std::min(pause_ms_ * 2, options_.max_pause_ms);
+      pause_until_us_ = now_us + pause_ms_ * 1000;
+      LOG(WARNING) << "this node is in trouble (" << report.failure().message() << "): takes no new work for "
+                   << HumanSeconds(static_cast<double>(pause_ms_) * 1e-3);
+    }
     state_.OnEnded(key, report);
     changed_.NotifyAll();
   };
@@ -82,6 +91,15 @@ bool Daemon::WaitUntilDue() {
   return true;
 }
 
+void Daemon::UpdatePause(int64_t now_us) {
+  const std::string trouble = options_.node_trouble ? options_.node_trouble() : "";
+  const bool paused = !trouble.empty() || now_us < pause_until_us_;
+  if (paused && !paused_ && !trouble.empty()) LOG(WARNING) << "takes no new work: " << trouble;
+  LOG_IF(INFO, paused_ && !paused) << "takes new work again";
+  paused_ = paused;
+  state_.SetPaused(paused);
+}
+
 absl::Status Daemon::Run() {
   {
     ABLATE_ASSIGN_OR_RETURN(const std::vector<v1::AttemptReport> left, spool_.Load());
@@ -100,6 +118,7 @@ absl::Status Daemon::Run() {
     {
       MutexLock lock(&mutex_);
       state_.SetHeldStageKeys(std::move(held));
+      UpdatePause(options_.clock->MonotonicMicros());
       if (state_.idle()) timeout_ms = kIdleSyncMs;
       if (state_.draining()) timeout_ms = kDrainSyncMs;
       request = state_.BuildRequest();

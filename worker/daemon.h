@@ -31,6 +31,11 @@ struct DaemonOptions {
   std::string results_dir;        // of ResultSpool
   std::function<std::vector<std::string>()> held_stage_keys;  // may be empty
   int64_t grace_ms = 20'000;      // from Drain to the end, at most
+  // Why this node can do no work now, in words, or "". Asked before each contact; must be quick. May be empty.
+  std::function<std::string()> node_trouble;
+  // After an attempt that failed with trouble of the node (PREEMPTED) no new work is taken for so long, twice as long each further time.
+  int64_t first_pause_ms = 5'000;
+  int64_t max_pause_ms = 60'000;
   const Clock* clock = &Clock::Real();
 };
 
@@ -49,6 +54,8 @@ class Daemon {
  private:
   void Dispatch(const LinkState::Actions& actions);
   void SpoolUnacknowledged();
+  // Whether new work may be taken now; says in the log when that changes.
+  void UpdatePause(int64_t now_us) ABLATE_REQUIRES(mutex_);
   // False: the daemon is to end.
   bool WaitUntilDue();
   Slot* SlotOf(int32_t index) { return slots_[static_cast<size_t>(index) % slots_.size()].get(); }
@@ -62,6 +69,9 @@ class Daemon {
   int64_t abandon_at_us_ ABLATE_GUARDED_BY(mutex_) = 0;  // when what still runs is killed; 0: not draining by Drain
   int64_t end_at_us_ ABLATE_GUARDED_BY(mutex_) = 0;
   bool abandoned_ ABLATE_GUARDED_BY(mutex_) = false;
+  int64_t pause_until_us_ ABLATE_GUARDED_BY(mutex_) = 0;
+  int64_t pause_ms_ ABLATE_GUARDED_BY(mutex_) = 0;  // the last one; 0: all is well
+  bool paused_ ABLATE_GUARDED_BY(mutex_) = false;
   // Last: their threads use what is above.
   std::vector<std::unique_ptr<Slot>> slots_;
 };

@@ -1,5 +1,6 @@
 #include "worker/grpc_client.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -94,7 +95,11 @@ struct GrpcClient::Impl {
   }
 };
 
-GrpcClient::GrpcClient(std::string address) : impl_(std::make_unique<Impl>()) { impl_->address = std::move(address); }
+GrpcClient::GrpcClient(std::string address) : impl_(std::make_unique<Impl>()) {
+  // Kept until the process ends: giving back the last one joins gRPC's threads, and one that polls takes up to 10 s to notice.
+  [[maybe_unused]] static const bool kept = (grpc_init(), true);
+  impl_->address = std::move(address);
+}
 GrpcClient::~GrpcClient() = default;
 
 absl::StatusOr<v1::SyncResponse> GrpcClient::Sync(const v1::SyncRequest& request, int64_t timeout_ms) {

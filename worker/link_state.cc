@@ -66,9 +66,9 @@ v1::SyncRequest LinkState::BuildRequest() {
   v1::SyncRequest request;
   request.set_protocol_version(kProtocolVersion);
   *request.mutable_worker() = options_.worker;
-  request.mutable_worker()->set_draining(draining_);
+  request.mutable_worker()->set_draining(draining_ || paused_);
   request.set_sequence(++sequence_);
-  request.set_draining(draining_);
+  request.set_draining(draining_ || paused_);
   if (draining_ && drain_request_ == 0) drain_request_ = sequence_;
   for (const std::string& key : held_stage_keys_) request.add_held_stage_keys(key);
 
@@ -151,7 +151,7 @@ LinkState::Actions LinkState::OnResponse(int64_t sequence, const v1::SyncRespons
     attempt.report.set_attempt(key.attempt);
     attempt.report.set_slot(assignment.slot());
     if (assignment.task().has_stage()) attempt.report.set_step(assignment.task().stage().from_step());
-    if (draining_) {
+    if (draining_ || paused_) {
       attempt.ended = true;
       attempt.report.set_phase(v1::AttemptReport::RELEASED);
       due = true;

@@ -61,6 +61,8 @@ class LinkState {
   // Takes no new work from now on; an assignment that comes all the same is given back. Makes a Sync due at once.
   void BeginDrain();
   bool draining() const { return draining_; }
+  // Takes no new work while it lasts (this node is in trouble); what runs goes on. An assignment that was under way is given back.
+  void SetPaused(bool paused) { paused_ = paused; }
   // An ended attempt that an earlier incarnation could not hand in. It counts if no later attempt was granted.
   void Restore(const v1::AttemptReport& report);
   void SetHeldStageKeys(std::vector<std::string> keys) { held_stage_keys_ = std::move(keys); }
@@ -73,7 +75,7 @@ class LinkState {
   // When the next Sync is due, on the clock of the `now_us` that were passed in.
   int64_t next_contact_us() const { return next_contact_us_; }
   // The coordinator may keep this worker waiting in the call: nothing runs, nothing is to be said.
-  bool idle() const { return attempts_.empty() && !draining_; }
+  bool idle() const { return attempts_.empty() && !draining_ && !paused_; }
   // Draining, and nothing is left to do or to hand in, and the coordinator was told.
   bool finished() const { return draining_ && attempts_.empty() && drain_told_; }
   int attempts() const { return static_cast<int>(attempts_.size()); }
@@ -103,6 +105,7 @@ class LinkState {
   std::map<AttemptKey, Attempt> attempts_;
   std::vector<std::string> held_stage_keys_;
   bool draining_ = false;
+  bool paused_ = false;
   bool drain_said_ = false;   // Actions::drain was given out
   bool drain_told_ = false;   // a request with `draining` was answered
   int64_t drain_request_ = 0;  // the first request that said `draining`

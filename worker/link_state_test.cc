@@ -313,6 +313,23 @@ TEST(LinkStateTest, DrainingGivesBackWhatStillComesAndFinishesWhenAllIsTold) {
   EXPECT_TRUE(link.finished());
 }
 
+TEST(LinkStateTest, APausedWorkerTakesNothingNewAndGoesOnWithWhatRuns) {
+  LinkState link(Options());
+  ASSERT_THAT(link.OnResponse(link.BuildRequest().sequence(), Desired({Stage("a", 1)}), 0).start, SizeIs(1));
+  const int64_t before = link.BuildRequest().sequence();
+  link.SetPaused(true);
+  // Granted before the coordinator heard of it.
+  EXPECT_THAT(link.OnResponse(before, Desired({Stage("a", 1), Stage("b", 1, 1)}), 0).start, IsEmpty());
+  const v1::SyncRequest request = link.BuildRequest();
+  EXPECT_TRUE(request.draining());
+  ASSERT_EQ(request.attempts_size(), 2);
+  EXPECT_EQ(request.attempts(0).phase(), v1::AttemptReport::RUNNING);
+  EXPECT_EQ(request.attempts(1).phase(), v1::AttemptReport::RELEASED);
+  EXPECT_FALSE(link.finished());
+  link.SetPaused(false);
+  EXPECT_FALSE(link.BuildRequest().draining());
+}
+
 TEST(LinkStateTest, AnIdleWorkerTellsThatItDrainsBeforeItGoes) {
   LinkState link(Options());
   link.BuildRequest();

@@ -10,10 +10,10 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/files.h"
@@ -51,6 +51,8 @@ namespace ablate {
 namespace {
 
 constexpr int kExitUsage = 2;
+constexpr uint64_t kFreeFloorBytes = 32ull << 20;  // a job that starts with less soon fails
+constexpr double kMaxSeconds = 1e8;  // three years
 
 constexpr char kHelp[] = R"(ablate-worker: does jobs for a coordinator, until it is told to stop.
 
@@ -94,8 +96,18 @@ int CheckFlags() {
   if (device != "cpu") return Fail(kExitUsage, absl::StrCat("--device \"", device, "\": expected cpu or cuda"));
   if (executor != "trainer" && executor != "noop") return Fail(kExitUsage, absl::StrCat("--executor \"", executor, "\": expected trainer or noop"));
   if (absl::GetFlag(FLAGS_slots) < 1 || absl::GetFlag(FLAGS_slots) > 1024) return Fail(kExitUsage, "--slots: expected a number from 1 to 1024");
-  if (absl::GetFlag(FLAGS_threads_per_slot) < 0) return Fail(kExitUsage, "--threads-per-slot: expected a number from 0 on");
-  if (absl::GetFlag(FLAGS_grace_seconds) < 0) return Fail(kExitUsage, "--grace-seconds: expected a number from 0 on");
+  const int threads = absl::GetFlag(FLAGS_threads_per_slot);
+  if (threads < 0 || threads > 4096) return Fail(kExitUsage, "--threads-per-slot: expected a number from 0 to 4096");
+  const std::pair<const char*, double> seconds[] = {{"--checkpoint-seconds", absl::GetFlag(FLAGS_checkpoint_seconds)},
+                                                    {"--upload-seconds", absl::GetFlag(FLAGS_upload_seconds)},
+                                                    {"--hang-seconds", absl::GetFlag(FLAGS_hang_seconds)},
+                                                    {"--grace-seconds", absl::GetFlag(FLAGS_grace_seconds)}};
+  for (const auto& [name, value] : seconds) {
+    // Not (value < 0): that lets NaN through.
+    if (!(value >= 0 && value <= kMaxSeconds)) {
+      return Fail(kExitUsage, absl::StrCat(name, ": expected a number from 0 to ", static_cast<int64_t>(kMaxSeconds)));
+    }
+  }
   if (absl::GetFlag(FLAGS_cache_bytes) < 0) return Fail(kExitUsage, "--cache-bytes: expected a number from 0 on");
   return 0;
 }
@@ -195,6 +207,12 @@ int Main() {
   options.results_dir = (*work_dir)->results();
   options.held_stage_keys = [&cache] { return (*cache)->HeldStageKeys(); };
   options.grace_ms = grace_ms;
+  options.node_trouble = [path]() -> std::string {
+    const absl::StatusOr<uint64_t> free = FreeBytes(path);
+    if (!free.ok()) return std::string(free.status().message());
+    if (*free >= kFreeFloorBytes) return "";
+    return absl::StrCat("only ", HumanBytes(*free), " are free on the disk of ", path, "; ", HumanBytes(kFreeFloorBytes), " are needed");
+  };
 
   LOG(INFO) << "ablate-worker " << BuildVersion() << ": " << info.worker_id() << " on " << info.hostname() << ", " << info.device_kind() << ", "
             << slots << (slots == 1 ? " slot" : " slots") << (noop ? "" : absl::StrCat(" of ", threads, threads == 1 ? " thread" : " threads"))
@@ -221,16 +239,10 @@ int Main() {
 }  // namespace ablate
 
 int main(int argc, char** argv) {
-  std::vector<std::string> words(argv, argv + argc);
-  const auto asked = ablate::UnderscoreFlags({std::begin(ablate::kFlagNames), std::end(ablate::kFlagNames)}, {}, &words);
+  const auto asked = ablate::SetFlags({std::begin(ablate::kFlagNames), std::end(ablate::kFlagNames)}, {}, {argv, argv + argc});
   if (!asked.ok()) return ablate::Fail(ablate::kExitUsage, absl::StrCat(asked.status().message(), " (see ablate-worker --help)"));
   if (*asked == ablate::FlagWords::kHelp) return std::fputs(ablate::kHelp, stdout) < 0;
   if (*asked == ablate::FlagWords::kVersion) return std::printf("ablate-worker %s\n", ablate::BuildVersion()) < 0;
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, arguments.data());
-  if (rest.size() > 1) return ablate::Fail(ablate::kExitUsage, absl::StrCat("unexpected argument \"", rest[1], "\"; see --help"));
   if (const int code = ablate::CheckFlags(); code != 0) return code;
   ablate::InitLogging(argv[0]);
   return ablate::Main();

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "worker/failure_kind.h"
 #include "worker/machine.h"
 
 namespace ablate {
@@ -29,10 +30,15 @@ constexpr int kExitOutOfMemory = 3;  // ablate-trainer --help
 // Above this share of the machine's memory a SIGKILL from nowhere means the kernel's out-of-memory killer.
 constexpr double kNearLimit = 0.8;
 
-// A failure to get the files of a task, as the attempt's end.
-v1::AttemptReport FetchFailure(const absl::Status& status, const char* what, const StopSignal& stop) {
+// Of work around a task. Whether its configuration is valid only the trainer can say.
+v1::FailureKind KindOf(const absl::Status& status) {
+  const v1::FailureKind kind = FailureKindOf(status);
+  return kind == v1::INVALID_CONFIG ? v1::CODE_ERROR : kind;
+}
+
+v1::AttemptReport FailedTo(const std::string& what, const absl::Status& status, const StopSignal& stop) {
   if (stop.raised()) return Stopped(stop);
-  return Failed(v1::CODE_ERROR, absl::StrCat("cannot get the ", what, ": ", status.message()));
+  return Failed(KindOf(status), absl::StrCat("cannot ", what, ": ", status.message()));
 }
 
 // A child's first event. `stop` may be null.
@@ -116,7 +122,7 @@ v1::AttemptReport TrainerExecutor::RunLockedStage(const v1::StageTask& task, con
   std::vector<ArtifactCache::Pin> pins;
   for (const v1::DataFile& file : task.data().files()) {
     absl::StatusOr<ArtifactCache::Pin> pin = cache->FetchData(file, stop);
-    if (!pin.ok()) return FetchFailure(pin.status(), "data", stop);
+    if (!pin.ok()) return FailedTo("get the data", pin.status(), stop);
     run->add_data_paths(pin->path());
     pins.push_back(*std::move(pin));
   }
@@ -131,14 +137,14 @@ v1::AttemptReport TrainerExecutor::RunLockedStage(const v1::StageTask& task, con
     if (status.ok() && task.start().has_optimizer()) {
       status = fetch(task.start().optimizer(), [&](const std::string& path) { run->set_start_optimizer_path(path); });
     }
-    if (!status.ok()) return FetchFailure(status, "state to start from", stop);
+    if (!status.ok()) return FailedTo("get the state to start from", status, stop);
     run->set_start_step(task.start().step());
   }
   // The trainer itself prefers a newer sound checkpoint of this stage that it finds here.
   const std::string dir = CheckpointDir(task.stage_key());
   run->set_checkpoint_dir(dir);
   run->set_checkpoint_seconds(options_.checkpoint_seconds);
-  if (const absl::Status made = MakeDirs(dir); !made.ok()) return Failed(v1::CODE_ERROR, std::string(made.message()));
+  if (const absl::Status made = MakeDirs(dir); !made.ok()) return FailedTo("keep checkpoints", made, stop);
 
   std::optional<LocalCheckpoint> newest;
   std::optional<LocalCheckpoint> end_state;
@@ -175,14 +181,11 @@ v1::AttemptReport TrainerExecutor::RunLockedStage(const v1::StageTask& task, con
   uploader_.Finish();
   if (end_state) {
     absl::StatusOr<PinnedCheckpoint> pinned = AdoptCheckpoint(cache, *end_state);
-    if (!pinned.ok()) return Failed(v1::CODE_ERROR, absl::StrCat("cannot keep the end state: ", pinned.status().message()));
+    if (!pinned.ok()) return FailedTo("keep the end state", pinned.status(), stop);
     v1::CheckpointRef ref = end_state->ref;
     if (!task.keep_optimizer()) ref.clear_optimizer();
     const absl::Status status = UploadCheckpoint(cache, ref, stop, StopSignal::Mode::kCancel);
-    if (!status.ok()) {
-      if (stop.raised()) return Stopped(stop);
-      return Failed(v1::CODE_ERROR, absl::StrCat("cannot upload the end state: ", status.message()));
-    }
+    if (!status.ok()) return FailedTo("upload the end state", status, stop);
     *result.mutable_end_state() = ref;
     cache->Hold(task.stage_key(), ref.weights().sha256());
   } else {
@@ -199,13 +202,13 @@ v1::AttemptReport TrainerExecutor::RunEvaluation(const v1::EvaluationTask& task,
   std::vector<ArtifactCache::Pin> pins;
   for (const v1::DataFile& file : task.data().files()) {
     absl::StatusOr<ArtifactCache::Pin> pin = options_.cache->FetchData(file, stop);
-    if (!pin.ok()) return FetchFailure(pin.status(), "data", stop);
+    if (!pin.ok()) return FailedTo("get the data", pin.status(), stop);
     run->add_data_paths(pin->path());
     pins.push_back(*std::move(pin));
   }
   if (!task.has_state()) return Failed(v1::CODE_ERROR, "the evaluation names no state to measure");
   absl::StatusOr<ArtifactCache::Pin> weights = options_.cache->Fetch(task.state().weights(), stop);
-  if (!weights.ok()) return FetchFailure(weights.status(), "weights", stop);
+  if (!weights.ok()) return FailedTo("get the weights", weights.status(), stop);
   run->set_weights_path(weights->path());
   // Steps of an evaluation are batches; what is shown of a job are training steps.
   TaskEvents quiet = events;
@@ -285,7 +288,7 @@ TrainerExecutor::Ending TrainerExecutor::Follow(const v1::TrainerRequest& reques
     if (stop.raised()) {
       ending.stopped = true;
     } else {
-      fail(v1::CODE_ERROR, std::string(status.message()));
+      fail(KindOf(status), std::string(status.message()));
     }
     return ending;
   }

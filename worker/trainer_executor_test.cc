@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cerrno>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "base/files.h"
 #include "base/hash.h"
+#include "worker/failure_kind.h"
 #include "worker/testing/memory_artifacts.h"
 
 namespace ablate {
@@ -274,6 +276,29 @@ TEST_F(TrainerExecutorTest, AMissingFileIsARetryableFailure) {
   ASSERT_EQ(report.phase(), v1::AttemptReport::FAILED);
   EXPECT_EQ(report.failure().kind(), v1::CODE_ERROR);
   EXPECT_THAT(report.failure().message(), HasSubstr("weights"));
+}
+
+TEST_F(TrainerExecutorTest, ACoordinatorWithAFullDiskIsAskedAgain) {
+  store_.SetAway(true, absl::ResourceExhaustedError("no room"));
+  std::thread back([this] {
+    while (store_.calls() < 5) std::this_thread::yield();
+    store_.SetAway(false);
+  });
+  EXPECT_EQ(RunStage("steps=5").phase(), v1::AttemptReport::SUCCEEDED);
+  back.join();
+}
+
+TEST_F(TrainerExecutorTest, TroubleOfTheNodeIsNotTheJobsFault) {
+  for (int error : {ENOSPC, EDQUOT, EROFS, EACCES, EIO}) {
+    EXPECT_EQ(FailureKindOf(FileError("cannot write", "x", error)), v1::PREEMPTED) << error;
+  }
+  EXPECT_EQ(FailureKindOf(FileError("cannot write", "x", EISDIR)), v1::CODE_ERROR);
+  EXPECT_EQ(FailureKindOf(absl::ResourceExhaustedError("no memory")), v1::OUT_OF_MEMORY);
+  EXPECT_EQ(FailureKindOf(absl::InvalidArgumentError("p is 0")), v1::INVALID_CONFIG);
+  EXPECT_EQ(FailureKindOf(absl::DataLossError("damaged")), v1::CODE_ERROR);
+  // A name that no folder can have: not this configuration's fault either.
+  options_.checkpoints_dir = dir_.path() + "/" + std::string(300, 'n');
+  EXPECT_EQ(RunStage("steps=1").failure().kind(), v1::CODE_ERROR);
 }
 
 TEST_F(TrainerExecutorTest, EvaluationsUseTheWeightsThatAreHere) {

@@ -7,24 +7,34 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
+#include <chrono>
+#include <thread>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 
 namespace ablate {
 
-absl::StatusOr<std::unique_ptr<WorkDir>> WorkDir::Open(const std::string& path, IdGenerator* ids) {
+absl::StatusOr<std::unique_ptr<WorkDir>> WorkDir::Open(const std::string& path, IdGenerator* ids, int64_t wait_ms) {
   const bool fresh = !FileExists(path);
   ABLATE_RETURN_IF_ERROR(MakeDirs(path));
   if (fresh) ::chmod(path.c_str(), 0700);
   const std::string lock_path = JoinPath(path, "lock");
   const int fd = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return absl::UnavailableError(absl::StrCat("cannot open ", lock_path, ": ", std::strerror(errno)));
+  if (fd < 0) return FileError("cannot open", lock_path, errno);
   std::unique_ptr<WorkDir> dir(new WorkDir(path, fd));
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+  const int64_t until_us = Clock::Real().MonotonicMicros() + wait_ms * 1000;
+  bool locked = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+  LOG_IF(INFO, !locked && wait_ms > 0) << "another ablate-worker uses " << path << "; waiting for it to end";
+  while (!locked && Clock::Real().MonotonicMicros() < until_us) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    locked = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+  }
+  if (!locked) {
     const absl::StatusOr<std::string> owner = ReadFile(lock_path);
     return absl::FailedPreconditionError(
         absl::StrCat("another ablate-worker", owner.ok() && !owner->empty() ? absl::StrCat(" (process ", *owner, ")") : "", " uses ", path,
@@ -32,7 +42,7 @@ absl::StatusOr<std::unique_ptr<WorkDir>> WorkDir::Open(const std::string& path, 
   }
   const std::string pid = absl::StrCat(::getpid());
   if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, pid.data(), pid.size(), 0) < 0) {
-    return absl::UnavailableError(absl::StrCat("cannot write ", lock_path, ": ", std::strerror(errno)));
+    return FileError("cannot write", lock_path, errno);
   }
 
   const std::string id_path = JoinPath(path, "worker-id");

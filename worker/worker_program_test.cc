@@ -131,11 +131,47 @@ TEST_F(WorkerProgramTest, TwoWorkersNeedTwoFolders) {
   EXPECT_THAT(Log(), HasSubstr("--work-dir"));
 }
 
+TEST_F(WorkerProgramTest, ASuccessorWaitsForTheFolder) {
+  Subprocess first = Start({"--executor", "noop"});
+  while (coordinator_.syncs() == 0) std::this_thread::yield();
+  Subprocess second = Start({"--executor", "noop"});
+  while (Log().find("waiting for it to end") == std::string::npos) std::this_thread::yield();
+  first.Kill(SIGTERM);
+  EXPECT_EQ(first.Wait().code, 0);
+  coordinator_.AddJob("job", NoopTask(1));
+  EXPECT_TRUE(coordinator_.AwaitAllFinished());
+  second.Kill(SIGTERM);
+  EXPECT_EQ(second.Wait().code, 0);
+}
+
+TEST_F(WorkerProgramTest, ANodeInTroubleTakesNoNewWorkForAWhile) {
+  coordinator_.AddJob("a", StageTask("at=2 fail=PREEMPTED"));
+  coordinator_.AddJob("b", StageTask("steps=2"));
+  Subprocess worker = Start({});
+  ASSERT_TRUE(coordinator_.Await([](const Jobs& jobs) { return jobs.at("a").finished(); }));
+  EXPECT_TRUE(coordinator_.last_request().draining());
+  EXPECT_EQ(coordinator_.jobs().at("a").ended.back().failure().kind(), v1::PREEMPTED);
+  EXPECT_THAT(Log(), HasSubstr("this node is in trouble (as told)"));
+  ASSERT_TRUE(coordinator_.AwaitAllFinished());
+  EXPECT_EQ(coordinator_.jobs().at("b").ended.back().phase(), v1::AttemptReport::SUCCEEDED);
+  EXPECT_THAT(Log(), HasSubstr("takes new work again"));
+  worker.Kill(SIGTERM);
+  EXPECT_EQ(worker.Wait().code, 0);
+}
+
 TEST_F(WorkerProgramTest, WrongFlagsAreExplained) {
   EXPECT_EQ(Start({"--device", "cuda"}).Wait().code, 2);
   EXPECT_THAT(Log(), HasSubstr("no CUDA trainer"));
   EXPECT_EQ(Start({"--slots", "0"}).Wait().code, 2);
   EXPECT_EQ(Start({"--executor", "magic"}).Wait().code, 2);
+  EXPECT_EQ(Start({"--slots", "x"}).Wait().code, 2);
+  EXPECT_THAT(Log(), HasSubstr("--slots \"x\": expected a whole number"));
+  for (const char* name : {"--checkpoint-seconds", "--upload-seconds", "--hang-seconds", "--grace-seconds"}) {
+    for (const char* value : {"-1", "nan", "inf"}) {
+      EXPECT_EQ(Start({name, value}).Wait().code, 2) << name << " " << value;
+      EXPECT_THAT(Log(), HasSubstr(absl::StrCat(name, ": expected a number from 0")));
+    }
+  }
   EXPECT_EQ(Start({"--trainer", "/nonexistent"}).Wait().code, 1);
   EXPECT_THAT(Log(), HasSubstr("cannot run /nonexistent"));
 }

@@ -1,6 +1,7 @@
 #include "worker/testing/memory_artifacts.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/hash.h"
 
@@ -38,8 +39,9 @@ void MemoryArtifacts::CorruptNext(int times) {
   corrupt_ = times;
 }
 
-void MemoryArtifacts::SetAway(bool away) {
+void MemoryArtifacts::SetAway(bool away, absl::Status how) {
   MutexLock lock(&mutex_);
+  how_away_ = std::move(how);
   away_ = away;
 }
 
@@ -79,7 +81,7 @@ int64_t MemoryArtifacts::NextCut() {
 absl::StatusOr<ArtifactTransport::Stat> MemoryArtifacts::StatArtifact(const std::string& sha256, const StopSignal&, StopSignal::Mode) {
   MutexLock lock(&mutex_);
   ++calls_;
-  if (away_) return absl::UnavailableError("away");
+  if (away_) return how_away_;
   if (!IsSha256Hex(sha256)) return absl::InvalidArgumentError("not a SHA-256");
   const auto it = whole_.find(sha256);
   if (it != whole_.end()) return Stat{true, static_cast<int64_t>(it->second.size())};
@@ -100,7 +102,7 @@ absl::Status MemoryArtifacts::Download(const std::string& sha256, int64_t offset
     while (hold_ && stop.mode() < cancel_at) changed_.WaitFor(&mutex_, 1'000);
     --held_;
     if (stop.mode() >= cancel_at) return absl::CancelledError("stopped");
-    if (away_) return absl::UnavailableError("away");
+    if (away_) return how_away_;
     const auto it = whole_.find(sha256);
     if (it == whole_.end()) return absl::NotFoundError("no such artifact");
     content = it->second;
@@ -128,7 +130,7 @@ absl::Status MemoryArtifacts::Upload(const std::string& sha256, int64_t bytes, i
   ++calls_;
   upload_offsets_.push_back(offset);
   if (stop.mode() >= cancel_at) return absl::CancelledError("stopped");
-  if (away_) return absl::UnavailableError("away");
+  if (away_) return how_away_;
   const int64_t cut = NextCut();
   std::string& partial = partial_[sha256];
   if (offset > static_cast<int64_t>(partial.size())) return absl::OutOfRangeError("offset beyond what is there");

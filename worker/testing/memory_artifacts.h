@@ -21,8 +21,8 @@ class MemoryArtifacts : public ArtifactTransport {
   void CutNext(int64_t bytes, int times = 1);
   // The next downloads carry a wrong byte.
   void CorruptNext(int times);
-  // While away, everything is Unavailable.
-  void SetAway(bool away);
+  // While away, everything ends so.
+  void SetAway(bool away, absl::Status how = absl::UnavailableError("away"));
   // Downloads wait until let go.
   void Hold(bool hold);
   // Blocks until a download waits in Hold.
@@ -50,6 +50,7 @@ class MemoryArtifacts : public ArtifactTransport {
   int corrupt_ ABLATE_GUARDED_BY(mutex_) = 0;
   int calls_ ABLATE_GUARDED_BY(mutex_) = 0;
   int held_ ABLATE_GUARDED_BY(mutex_) = 0;
+  absl::Status how_away_ ABLATE_GUARDED_BY(mutex_);
   bool away_ ABLATE_GUARDED_BY(mutex_) = false, hold_ ABLATE_GUARDED_BY(mutex_) = false;
 };
 

@@ -140,7 +140,7 @@ class HashingFile {
     return absl::OkStatus();
   }
   static absl::Status Error(const char* action, const std::string& path) {
-    return absl::UnavailableError(absl::StrCat(action, " ", path, ": ", std::strerror(errno)));
+    return FileError(action, path, errno);
   }
 
   const std::string path_, temporary_;
@@ -190,10 +190,7 @@ absl::StatusOr<FileDigest> WriteCheckpointFile(const std::string& path, const Ch
 
 absl::StatusOr<std::unique_ptr<CheckpointFile>> CheckpointFile::Open(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    const std::string message = absl::StrCat("cannot open checkpoint ", path, ": ", std::strerror(errno));
-    return errno == ENOENT ? absl::NotFoundError(message) : absl::UnavailableError(message);
-  }
+  if (fd < 0) return FileError("cannot open checkpoint", path, errno);
   auto file = std::unique_ptr<CheckpointFile>(new CheckpointFile);
   file->path_ = path;
   struct stat info {};
@@ -207,8 +204,7 @@ absl::StatusOr<std::unique_ptr<CheckpointFile>> CheckpointFile::Open(const std::
     }
   }
   ::close(fd);
-  if (error != 0)
-    return absl::UnavailableError(absl::StrCat("cannot read checkpoint ", path, ": ", std::strerror(error)));
+  if (error != 0) return FileError("cannot read checkpoint", path, error);
   ABLATE_RETURN_IF_ERROR(WithContext(file->Parse(), absl::StrCat("checkpoint ", path)));
   return file;
 }

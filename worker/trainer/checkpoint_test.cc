@@ -138,8 +138,8 @@ TEST_F(CheckpointTest, WellHashedNonsenseIsRefused) {
 
 TEST_F(CheckpointTest, ErrorsNameTheFile) {
   EXPECT_EQ(CheckpointFile::Open(Path("none")).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(CheckpointFile::Open(dir_.path()).status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(WriteCheckpointFile(Path("no/folder"), Header(), {}).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(CheckpointFile::Open(dir_.path()).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(WriteCheckpointFile(Path("no/folder"), Header(), {}).status().code(), absl::StatusCode::kNotFound);
   ASSERT_TRUE(WriteFileAtomic(Path("text"), std::string(500, 'x')).ok());
   EXPECT_THAT(std::string(CheckpointFile::Open(Path("text")).status().message()), HasSubstr(Path("text")));
 }

@@ -76,16 +76,16 @@ class DataTest : public ::testing::Test {
 };
 
 TEST_F(DataTest, TextIsBytesAcrossFiles) {
-  auto data = TokenData::Open(DataFormat::kText, {Put("a", "ab\xff"), Put("b", "cd")});
+  auto data = TokenData::Open(DataFormat::kText, {Put("a", "ab\xc3\xbf"), Put("b", "cd")});
   ASSERT_TRUE(data.ok());
-  EXPECT_EQ((*data)->size(), 5);
+  EXPECT_EQ((*data)->size(), 6);
   EXPECT_EQ((*data)->vocabulary(), 256);
   std::vector<int32_t> tokens(4);
-  ASSERT_TRUE((*data)->Read(1, 4, tokens.data()).ok());
-  EXPECT_EQ(tokens, (std::vector<int32_t>{'b', 255, 'c', 'd'}));
-  EXPECT_EQ((*data)->FirstWorkStart(1, 5), 3);
-  EXPECT_EQ((*data)->LastWorkStart(0, 3), 0);
-  EXPECT_EQ((*data)->FirstWorkStart(4, 5), std::nullopt);
+  ASSERT_TRUE((*data)->Read(2, 4, tokens.data()).ok());
+  EXPECT_EQ(tokens, (std::vector<int32_t>{0xc3, 0xbf, 'c', 'd'}));
+  EXPECT_EQ((*data)->FirstWorkStart(1, 6), 4);
+  EXPECT_EQ((*data)->LastWorkStart(0, 4), 0);
+  EXPECT_EQ((*data)->FirstWorkStart(5, 6), std::nullopt);
 }
 
 TEST_F(DataTest, ShardsAreOneStreamWithWorksAtEndOfText) {
@@ -106,6 +106,8 @@ TEST_F(DataTest, BadFilesAreRefusedWithAReason) {
   EXPECT_EQ(TokenData::Open(DataFormat::kText, {dir_.path() + "/none"}).status().code(), absl::StatusCode::kNotFound);
   EXPECT_FALSE(TokenData::Open(DataFormat::kText, {dir_.path()}).ok());
   EXPECT_THAT(std::string(OpenStatus(DataFormat::kText, "").message()), HasSubstr("empty"));
+  EXPECT_THAT(std::string(OpenStatus(DataFormat::kText, "0123456789\xe2\x82\xac\xff").message()),
+              HasSubstr("no UTF-8 text: byte 0xff at offset 13"));
   const std::vector<uint16_t> tokens = Tokens({10});
   EXPECT_THAT(std::string(OpenStatus(DataFormat::kTokenShards, "short").message()), HasSubstr("header"));
   EXPECT_THAT(std::string(OpenStatus(DataFormat::kTokenShards, Text(2000)).message()), HasSubstr("expected 20240520"));
@@ -126,12 +128,28 @@ TEST_F(DataTest, BadFilesAreRefusedWithAReason) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("token 2 is 50257"));
 }
 
+TEST_F(DataTest, TextMustBeWellFormedUtf8) {
+  for (const std::string good : {"\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xef\xbf\xbf", "\xf0\x90\x80\x80",
+                                 "\xf4\x8f\xbf\xbf"}) {
+    EXPECT_TRUE(OpenStatus(DataFormat::kText, "0123456" + good + "89abcdefghi").ok()) << good;
+  }
+  // Stray, overlong, a surrogate, beyond Unicode, cut short.
+  for (const std::string bad : {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
+                                "\xf5\x80\x80\x80", "\xe2\x82", "\xc3"}) {
+    EXPECT_THAT(std::string(OpenStatus(DataFormat::kText, "0123456" + bad).message()), HasSubstr("at offset 7"));
+    EXPECT_THAT(std::string(OpenStatus(DataFormat::kText, "0123456" + bad + "x").message()), HasSubstr("at offset 7"));
+  }
+}
+
 TEST_F(DataTest, TooLittleDataSaysHowMuchIsNeeded) {
   const int T = 8;
   const auto status = MakeSplits(*OpenText({128 * T - 1}), T).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("1023 tokens"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("1024"));
+  const std::string twelve(MakeSplits(*OpenText({12}), T).status().message());
+  EXPECT_THAT(twelve, HasSubstr("too little for any length"));
+  EXPECT_THAT(twelve, ::testing::Not(HasSubstr("or less")));
   const auto splits = MakeSplits(*OpenText({128 * T}), T);
   ASSERT_TRUE(splits.ok());
   EXPECT_EQ(splits->train.size(), 32 * T);

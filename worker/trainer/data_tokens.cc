@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 
@@ -23,12 +24,7 @@ constexpr int32_t kShardMagic = 20240520;
 constexpr int32_t kShardVersion = 1;
 constexpr size_t kShardHeaderBytes = 256 * sizeof(int32_t);
 
-absl::Status OpenError(const std::string& path, int error) {
-  const std::string message = absl::StrCat("cannot read data file ", path, ": ", std::strerror(error));
-  if (error == ENOENT) return absl::NotFoundError(message);
-  if (error == EACCES || error == EPERM) return absl::PermissionDeniedError(message);
-  return absl::UnavailableError(message);
-}
+absl::Status OpenError(const std::string& path, int error) { return FileError("cannot read data file", path, error); }
 
 // The number of tokens that the header of a shard of `bytes` bytes states.
 absl::StatusOr<int64_t> CheckShardHeader(const std::string& path, const unsigned char* data, size_t bytes) {
@@ -56,6 +52,30 @@ absl::StatusOr<int64_t> CheckShardHeader(const std::string& path, const unsigned
                                                    bytes < expected ? ": cut short" : ": too long"));
   }
   return tokens;
+}
+
+// The offset of the first byte that is no part of well-formed UTF-8 (Unicode 15, table 3-7), or `size`.
+size_t Utf8Prefix(const unsigned char* text, size_t size) {
+  const auto within = [&](size_t at, unsigned low, unsigned high) { return at < size && text[at] >= low && text[at] <= high; };
+  for (size_t i = 0; i < size;) {
+    const unsigned char c = text[i];
+    if (c < 0x80) {
+      uint64_t word;
+      while (i + 8 <= size && (std::memcpy(&word, text + i, 8), (word & 0x8080808080808080u) == 0)) i += 8;
+      while (i < size && text[i] < 0x80) ++i;
+      continue;
+    }
+    size_t length = 0;
+    if (c >= 0xc2 && c <= 0xdf) length = within(i + 1, 0x80, 0xbf) ? 2 : 0;
+    if (c >= 0xe0 && c <= 0xef) length = within(i + 1, c == 0xe0 ? 0xa0 : 0x80, c == 0xed ? 0x9f : 0xbf) ? 3 : 0;
+    if (c >= 0xf0 && c <= 0xf4) length = within(i + 1, c == 0xf0 ? 0x90 : 0x80, c == 0xf4 ? 0x8f : 0xbf) ? 4 : 0;
+    for (size_t k = 2; k < length; ++k) {
+      if (!within(i + k, 0x80, 0xbf)) length = 0;
+    }
+    if (length == 0) return i;
+    i += length;
+  }
+  return size;
 }
 
 uint16_t Token16(const unsigned char* tokens, int64_t index) {
@@ -91,6 +111,13 @@ absl::Status TokenData::Add(const std::string& path) {
   if (file.mapping == MAP_FAILED) return OpenError(path, error);
   const auto* bytes = static_cast<const unsigned char*>(file.mapping);
   if (format_ == DataFormat::kText) {
+    if (const size_t valid = Utf8Prefix(bytes, file.mapped_bytes); valid < file.mapped_bytes) {
+      const unsigned value = bytes[valid];
+      ::munmap(file.mapping, file.mapped_bytes);
+      return absl::InvalidArgumentError(absl::StrCat("data file ", path, " is no UTF-8 text: byte 0x", absl::Hex(value, absl::kZeroPad2),
+                                                     " at offset ", valid,
+                                                     "; convert it (iconv -t UTF-8), or name its format in the sweep's data"));
+    }
     file.tokens = bytes;
     file.end = file.begin + static_cast<int64_t>(file.mapped_bytes);
   } else {

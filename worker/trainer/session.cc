@@ -19,6 +19,7 @@
 #include "base/strings.h"
 #include "base/version.h"
 #include "proto/trainer.pb.h"
+#include "worker/failure_kind.h"
 #include "worker/pipe.h"
 #include "worker/trainer/data_set.h"
 #include "worker/trainer/evaluation.h"
@@ -29,20 +30,6 @@ namespace {
 
 // Well under the second that the contract allows, for a machine whose cores are all busy.
 constexpr int64_t kTickMicros = 400'000;
-
-v1::FailureKind KindOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kOutOfRange:
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kUnimplemented:
-      return v1::INVALID_CONFIG;
-    case absl::StatusCode::kResourceExhausted:
-      return v1::OUT_OF_MEMORY;
-    default:
-      return v1::CODE_ERROR;
-  }
-}
 
 // The largest resident size since the last reset. The kernel keeps it; where it cannot be reset, it is that of the
 // process.
@@ -283,7 +270,7 @@ void Session::DoTask(const v1::TrainerRequest& request) {
   if (!status.ok()) {
     if (status.code() == absl::StatusCode::kResourceExhausted) evaluator_.Unload();
     LOG(ERROR) << "task failed: " << status;
-    SendFailure(KindOf(status), std::string(status.message()));
+    SendFailure(FailureKindOf(status), std::string(status.message()));
     return;
   }
   if (stopped_at) {
