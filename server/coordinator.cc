@@ -32,10 +32,13 @@ absl::StatusOr<std::unique_ptr<Coordinator>> CoordinatorImpl::Open(const Coordin
   ABLATE_RETURN_IF_ERROR(
       self->store_->Write([forget_before](Connection& db) { return ForgetRequestsBefore(db, forget_before); }));
   SchedulerSnapshot snapshot;
+  std::set<std::string> named;
   ABLATE_RETURN_IF_ERROR(self->store_->Read([&](Connection& db) -> absl::Status {
     ABLATE_ASSIGN_OR_RETURN(snapshot, LoadSnapshot(db));
+    ABLATE_ASSIGN_OR_RETURN(named, ReadNamedArtifacts(db));
     return absl::OkStatus();
   }));
+  if (options.sweep_artifacts) options.sweep_artifacts([&](const std::string& sha256) { return named.contains(sha256); });
   {
     MutexLock lock(&self->mutex_);
     self->scheduler_ = self->NewScheduler();

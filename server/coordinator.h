@@ -33,6 +33,8 @@ struct CoordinatorOptions {
   // Removes an artifact that nothing names any more. Called under the coordinator's lock, after the commit: must be
   // quick.
   std::function<void(const std::string& sha256)> delete_artifact;
+  // Called once in Open with a predicate that tells whether a row names the artifact. Unset: nothing is swept.
+  std::function<void(const std::function<bool(const std::string& sha256)>& is_named)> sweep_artifacts;
   // Runs before each commit of the database; an error fails it, as a full disk does. For tests.
   std::function<absl::Status()> before_commit;
 };

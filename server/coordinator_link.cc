@@ -119,10 +119,15 @@ absl::StatusOr<v1::Task> CoordinatorImpl::TaskOf(JobRow row, int64_t attempt) {
     key = scheduler_->job(row).record.key;
   }
   v1::Task task;
+  std::vector<std::string> lost;
   ABLATE_RETURN_IF_ERROR(store_->Read([&](Connection& db) -> absl::Status {
-    ABLATE_ASSIGN_OR_RETURN(task, ReadTask(db, kind, key));
+    ABLATE_ASSIGN_OR_RETURN(task, ReadTask(db, kind, key, options_.has_artifact, &lost));
     return absl::OkStatus();
   }));
+  for (const std::string& line : lost) {
+    LOG(WARNING) << line << "; it starts from "
+                 << (task.stage().has_start() ? absl::StrCat("step ", task.stage().start().step()) : "the beginning");
+  }
   MutexLock lock(&tasks_mutex_);
   if (tasks_.size() >= kMaxCachedTasks) tasks_.clear();
   tasks_[{row, attempt}] = task;

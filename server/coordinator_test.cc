@@ -357,6 +357,37 @@ TEST_F(CoordinatorTest, ASilentWorkersJobsGoToAnother) {
   EXPECT_EQ(job->attempts(1).state(), "SUCCEEDED");
 }
 
+TEST_F(CoordinatorTest, StatesThatVanishFromTheDiskCostTrainingAndNothingElse) {
+  ASSERT_TRUE(Submit(kTrained).ok());
+  FakeWorker worker("w", 8, v1::EXECUTOR_TRAINER);
+  auto response = worker.Sync(*coordinator_);
+  ASSERT_EQ(response->desired_size(), 2);
+  const std::string first_key = response->desired(0).task().stage().stage_key();
+  // Of the first root only a checkpoint is there, and its file vanishes: it starts from the beginning.
+  v1::AttemptReport& report = worker.Report(response->desired(0), v1::AttemptReport::RELEASED);
+  report.mutable_checkpoint()->set_step(25);
+  *report.mutable_checkpoint()->mutable_weights() = FakeWorker::Artifact("25", "weights");
+  *report.mutable_checkpoint()->mutable_optimizer() = FakeWorker::Artifact("25", "optimizer");
+  missing_.insert(FakeWorker::Artifact("25", "optimizer").sha256());
+  response = worker.Sync(*coordinator_);
+  for (const v1::Assignment& assignment : response->desired()) {
+    EXPECT_FALSE(assignment.task().stage().has_start());
+    worker.Succeed(assignment);
+  }
+  ASSERT_TRUE(worker.Sync(*coordinator_, /*draining=*/true).ok());
+  // Its end state vanishes before a child has started: it is trained again, and the sweep needs no retry.
+  missing_ = {FakeWorker::Artifact(first_key, "weights").sha256()};
+  response = worker.Sync(*coordinator_);
+  EXPECT_EQ(One("SELECT COUNT(*) FROM events WHERE cause = 'state_lost'"), "2");
+  missing_.clear();
+  for (const v1::Assignment& assignment : response->desired()) worker.Succeed(assignment);
+  Open();
+  ASSERT_TRUE(worker.RunAll(*coordinator_).ok());
+  EXPECT_EQ(Get("trained").state(), v1::SWEEP_SUCCEEDED);
+  EXPECT_EQ(Get("trained").jobs().failed(), 0);
+  EXPECT_EQ(One("SELECT COUNT(*) FROM attempts WHERE state = 'FAILED'"), "0");
+}
+
 TEST_F(CoordinatorTest, FailuresShowTheirEvidenceAndRetryMendsTheSweep) {
   ASSERT_TRUE(Submit(kNoop).ok());
   FakeWorker worker("w", 1);

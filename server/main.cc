@@ -37,6 +37,8 @@ ABSL_FLAG(int32_t, max_threads, 1024, "bound on calls that are served or wait at
 namespace ablate {
 namespace {
 
+constexpr int64_t kUnnamedArtifactLifeSeconds = 24 * 3600;
+
 constexpr char kUsage[] = R"(ablate-server: the coordinator. Queues the jobs of sweeps, hands them to workers, records results.
 
 usage: ablate-server --data-dir DIR [flags]
@@ -86,6 +88,7 @@ absl::StatusOr<CoordinatorOptions> OptionsFromFlags() {
   options.max_failures = absl::GetFlag(FLAGS_max_failures);
 
   const std::string listen = absl::GetFlag(FLAGS_listen);
+  ABLATE_RETURN_IF_ERROR(CheckAddress(listen));
   if (!IsLocalAddress(listen) && !absl::GetFlag(FLAGS_insecure)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--listen ", listen, " can be reached from other machines, without encryption or password: add --insecure if the "
@@ -103,6 +106,9 @@ absl::Status Serve(const sigset_t& signals) {
   options.delete_artifact = [store = artifacts.get()](const std::string& sha256) {
     const absl::Status status = store->Remove(sha256);
     if (!status.ok()) LOG(WARNING) << "cannot remove an artifact: " << status.message();
+  };
+  options.sweep_artifacts = [store = artifacts.get()](const auto& is_named) {
+    store->RemoveUnnamed(is_named, kUnnamedArtifactLifeSeconds);
   };
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Coordinator> coordinator, Coordinator::Open(options));
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server,
@@ -164,4 +170,9 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace ablate
 
-int main(int argc, char** argv) { return ablate::Main(argc, argv); }
+int main(int argc, char** argv) {
+  const int code = ablate::Main(argc, argv);
+  // Everything is closed and durable. gRPC's threads are left alone: to end them it may wait 10 s for one that polls.
+  std::fflush(nullptr);
+  std::_Exit(code);
+}

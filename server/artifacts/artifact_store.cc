@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 
 namespace ablate {
 namespace {
@@ -25,12 +26,6 @@ constexpr int64_t kForgetPartialSeconds = 7 * 24 * 3600;
 // Left free, so that the database can still commit.
 constexpr uint64_t kReserveBytes = 64ull << 20;
 
-absl::Status SystemError(const std::string& what, int error) {
-  const std::string message = absl::StrCat(what, ": ", std::strerror(error));
-  if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(message);
-  return absl::UnavailableError(message);
-}
-
 absl::Status CheckName(const std::string& sha256) {
   if (IsSha256Hex(sha256)) return absl::OkStatus();
   return absl::InvalidArgumentError("sha256: expected 64 lower-case hexadecimal digits");
@@ -38,11 +33,11 @@ absl::Status CheckName(const std::string& sha256) {
 
 absl::Status SyncDir(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return SystemError(absl::StrCat("cannot open ", path), errno);
+  if (fd < 0) return FileError("cannot open", path, errno);
   const int result = ::fsync(fd);
   const int error = errno;
   ::close(fd);
-  if (result != 0) return SystemError(absl::StrCat("cannot fsync ", path), error);
+  if (result != 0) return FileError("cannot fsync", path, error);
   return absl::OkStatus();
 }
 
@@ -131,11 +126,17 @@ absl::StatusOr<std::unique_ptr<ArtifactStore::Upload>> ArtifactStore::StartUploa
   const std::string path = PartialPath(sha256);
   if (entry->fd < 0) {
     entry->fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (entry->fd < 0) return SystemError(absl::StrCat("cannot open ", path), errno);
+    if (entry->fd < 0 && errno == ENOENT) {
+      // Somebody removed the folders under a running server.
+      LOG(WARNING) << Dirname(path) << " was gone; making it again";
+      ABLATE_RETURN_IF_ERROR(MakeDirs(Dirname(path)));
+      entry->fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    }
+    if (entry->fd < 0) return FileError("cannot open", path, errno);
     entry->size = SizeOr(path, 0);
   }
   if (alone && entry->size > total) {
-    if (::ftruncate(entry->fd, 0) != 0) return SystemError(absl::StrCat("cannot truncate ", path), errno);
+    if (::ftruncate(entry->fd, 0) != 0) return FileError("cannot truncate", path, errno);
     entry->size = 0;
   }
   if (offset > entry->size) {
@@ -169,7 +170,7 @@ absl::Status ArtifactStore::Upload::Append(std::string_view chunk) {
     const ssize_t count = ::pwrite(entry_->fd, chunk.data(), chunk.size(), position_);
     if (count < 0) {
       if (errno == EINTR) continue;
-      return SystemError("cannot write the upload", errno);
+      return FileError("cannot write", store_->PartialPath(entry_->sha256), errno);
     }
     chunk.remove_prefix(static_cast<size_t>(count));
     position_ += count;
@@ -189,8 +190,14 @@ absl::Status ArtifactStore::Upload::Finish() {
         absl::StrCat("the upload ended at byte ", position_, " of ", total_, "; go on from what StatArtifact says"));
   }
   const std::string partial = store_->PartialPath(entry_->sha256);
-  if (::fsync(entry_->fd) != 0) return SystemError(absl::StrCat("cannot fsync ", partial), errno);
-  ABLATE_ASSIGN_OR_RETURN(const std::string found, Sha256HexOfFile(partial));
+  if (::fsync(entry_->fd) != 0) return FileError("cannot fsync", partial, errno);
+  const absl::StatusOr<std::string> hash = Sha256HexOfFile(partial);
+  if (absl::IsNotFound(hash.status())) {
+    entry_->broken = true;
+    return absl::AbortedError(absl::StrCat(partial, " was removed meanwhile; start again"));
+  }
+  ABLATE_RETURN_IF_ERROR(hash.status());
+  const std::string& found = *hash;
   if (entry_->size != total_ || found != entry_->sha256) {
     entry_->broken = true;
     ABLATE_RETURN_IF_ERROR(RemoveFile(partial));
@@ -213,7 +220,7 @@ absl::Status ArtifactStore::Reader::Read(size_t max, std::string* out) {
   while (true) {
     const ssize_t count = ::read(fd_, out->data(), max);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return SystemError("cannot read the artifact", errno);
+    if (count < 0) return FileError("cannot read", "the artifact", errno);
     out->resize(static_cast<size_t>(count));
     return absl::OkStatus();
   }
@@ -225,18 +232,35 @@ absl::StatusOr<std::unique_ptr<ArtifactStore::Reader>> ArtifactStore::OpenReader
   const std::string path = FinalPath(sha256);
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0 && errno == ENOENT) return absl::NotFoundError(absl::StrCat("artifact ", sha256, " is not here (or was collected)"));
-  if (fd < 0) return SystemError(absl::StrCat("cannot open ", path), errno);
+  if (fd < 0) return FileError("cannot open", path, errno);
   struct stat info;
   if (::fstat(fd, &info) != 0) {
     const int error = errno;
     ::close(fd);
-    return SystemError(absl::StrCat("cannot stat ", path), error);
+    return FileError("cannot stat", path, error);
   }
   std::unique_ptr<Reader> reader(new Reader(fd, info.st_size));
   if (offset < 0 || offset > info.st_size || ::lseek(fd, offset, SEEK_SET) < 0) {
     return absl::OutOfRangeError(absl::StrCat("offset: ", offset, " is not within 0 and ", info.st_size, " bytes"));
   }
   return reader;
+}
+
+void ArtifactStore::RemoveUnnamed(const std::function<bool(const std::string&)>& is_named, int64_t min_age_seconds) {
+  int64_t count = 0, bytes = 0;
+  for (const std::string& folder : ListDir(root_).value_or(std::vector<std::string>())) {
+    if (folder.size() != 2) continue;
+    for (const std::string& rest : ListDir(JoinPath(root_, folder)).value_or(std::vector<std::string>())) {
+      const std::string sha256 = folder + rest;
+      struct stat info;
+      if (!IsSha256Hex(sha256) || is_named(sha256) || ::stat(FinalPath(sha256).c_str(), &info) != 0) continue;
+      // A newer one may be data of a sweep that is about to be submitted, or a state whose report is on its way.
+      if (::time(nullptr) - info.st_mtime < min_age_seconds || !Remove(sha256).ok()) continue;
+      ++count;
+      bytes += info.st_size;
+    }
+  }
+  LOG_IF(INFO, count > 0) << "removed " << count << " artifacts that nothing names (" << HumanBytes(static_cast<uint64_t>(bytes)) << ")";
 }
 
 absl::Status ArtifactStore::Remove(const std::string& sha256) {

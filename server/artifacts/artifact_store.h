@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -39,7 +40,7 @@ class ArtifactStore {
     Upload& operator=(const Upload&) = delete;
 
     // InvalidArgument: more bytes than announced. Aborted: another upload of this hash was found false; start again from
-    // Stat. ResourceExhausted: disk full. Unavailable: other failure to write.
+    // Stat. ResourceExhausted: disk full. Others as FileError.
     absl::Status Append(std::string_view chunk);
     // Verifies, makes durable, gives the final name. InvalidArgument: fewer bytes than announced (kept, to be resumed).
     // DataLoss: the content does not have this hash (thrown away). Others as above.
@@ -78,6 +79,8 @@ class ArtifactStore {
 
   // For garbage collection: quick, waits for nobody. Uploads of it that are under way are aborted. OK when it is not here.
   absl::Status Remove(const std::string& sha256);
+  // Removes whole artifacts for which `is_named` is false and that are older than this. At the start, before anybody uploads.
+  void RemoveUnnamed(const std::function<bool(const std::string& sha256)>& is_named, int64_t min_age_seconds);
 
  private:
   explicit ArtifactStore(std::string root) : root_(std::move(root)) {}

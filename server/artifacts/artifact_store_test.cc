@@ -173,6 +173,37 @@ TEST_F(ArtifactStoreTest, ManyUploadsOfOneHashAtOnce) {
   EXPECT_TRUE(ListDir(JoinPath(root_, "partial"))->empty());
 }
 
+TEST_F(ArtifactStoreTest, FoldersThatVanishUnderARunningServerAreMadeAgain) {
+  auto cut_off = Start(hash_, content_.size(), 0);
+  ASSERT_TRUE(cut_off->Append(content_).ok());
+  ASSERT_TRUE(RemoveTree(root_).ok());
+  EXPECT_EQ(cut_off->Finish().code(), absl::StatusCode::kAborted) << "what was written is gone";
+  EXPECT_EQ(store_->Stat(hash_)->bytes, 0);
+  auto upload = Start(hash_, content_.size(), 0);
+  ASSERT_TRUE(upload->Append(content_).ok());
+  ASSERT_TRUE(upload->Finish().ok());
+  EXPECT_EQ(ReadAll(hash_, 0, 1 << 16), content_);
+}
+
+TEST_F(ArtifactStoreTest, WhatNothingNamesGoesOnceItIsOld) {
+  const struct utimbuf long_ago = {1, 1};
+  std::vector<std::string> hashes;
+  for (const std::string content : {"named and old", "unnamed and old", "unnamed and new"}) {
+    hashes.push_back(Sha256Hex(content));
+    auto upload = Start(hashes.back(), content.size(), 0);
+    ASSERT_TRUE(upload->Append(content).ok());
+    ASSERT_TRUE(upload->Finish().ok());
+    const std::string path = JoinPath(root_, hashes.back().substr(0, 2) + "/" + hashes.back().substr(2));
+    if (hashes.size() < 3) {
+      ASSERT_EQ(::utime(path.c_str(), &long_ago), 0);
+    }
+  }
+  store_->RemoveUnnamed([&](const std::string& sha256) { return sha256 == hashes[0]; }, 24 * 3600);
+  EXPECT_TRUE(store_->Has(hashes[0]));
+  EXPECT_FALSE(store_->Has(hashes[1]));
+  EXPECT_TRUE(store_->Has(hashes[2]));
+}
+
 TEST_F(ArtifactStoreTest, RemovesAndForgets) {
   auto upload = Start(hash_, content_.size(), 0);
   ASSERT_TRUE(upload->Append(content_).ok());

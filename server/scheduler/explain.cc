@@ -62,6 +62,12 @@ Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
               absl::StrCat("ablate job explain ", parent.record.job_id)};
     }
     case v1::QUEUED: {
+      if (job.not_before_us > now.monotonic_us) {
+        return {absl::StrCat("It is tried again in ",
+                             HumanSeconds(static_cast<double>(job.not_before_us - now.monotonic_us) * 1e-6), ".",
+                             failures.empty() ? absl::StrCat(" The last time: ", FailureText(record), ".") : failures),
+                ""};
+      }
       int64_t connected = 0, matching = 0, slots = 0, busy = 0, draining = 0;
       std::vector<std::string> devices;
       for (const auto& [id, worker] : workers_) {
@@ -83,8 +89,9 @@ Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
       }
       if (matching == 0 && draining > 0) {
         return {
-            absl::StrCat("It is ready, but every worker that could take it (", draining, ") is draining.", failures),
-            "Start another worker, or wait for the drained ones to come back: ablate worker list"};
+            absl::StrCat("It is ready, but every worker that could take it (", draining, ") takes no new work now (it drains, or its node is in trouble: its log says which).",
+                         failures),
+            "Start another worker, or wait for these to come back: ablate worker list"};
       }
       if (matching == 0) {
         std::sort(devices.begin(), devices.end());

@@ -17,7 +17,10 @@ std::string Scheduler::CheckInvariants() const {
     if (record.state == v1::QUEUED) {
       ++queued;
       const std::set<JobRow>* at = ready_.At(job.class_id, job.rank);
-      if (at == nullptr || !at->contains(record.row)) return name + "queued, but not in the queue";
+      const bool is_ready = at != nullptr && at->contains(record.row);
+      const bool is_delayed = delayed_.contains({job.not_before_us, record.row});
+      if (is_ready == is_delayed) return name + "queued, but not once in the queue";
+      if (is_delayed != (job.not_before_us > 0)) return name + "waits without a time, or has one and does not wait";
       if (job.rank != RankOf(job)) return name + "stands at a wrong place in the queue";
     }
     if (record.state == v1::RUNNING) {
@@ -49,14 +52,17 @@ std::string Scheduler::CheckInvariants() const {
       }
       const bool needed = !IsTerminal(record.state) || (record.state == v1::FAILED && LiveSweeps(job) > 0);
       if (needed != job.counted_need) return name + "its need of its parent's state is not counted right";
-      if ((record.state == v1::QUEUED || record.state == v1::RUNNING) &&
+      // Where files can vanish, this is seen at the lease.
+      if (!options_.has_artifact && (record.state == v1::QUEUED || record.state == v1::RUNNING) &&
           record.requirement.executor != v1::EXECUTOR_NOOP &&
           !StateAvailable(parent.record.key, record.kind == v1::STAGE)) {
         return name + "the state that it starts from has been collected";
       }
     }
   }
-  if (queued != ready_.size()) return absl::StrCat("the queue has ", ready_.size(), " jobs, not ", queued);
+  if (queued != ready_.size() + delayed_.size()) {
+    return absl::StrCat("the queue has ", ready_.size(), " jobs, and ", delayed_.size(), " that wait, not ", queued);
+  }
   for (const auto& [key, state] : states_) {
     const auto [stages, evaluations] = needs[key];
     if (state.stages_in_need != stages || state.evaluations_in_need != evaluations)

@@ -22,6 +22,7 @@ const std::vector<JobEdge>& JobEdges() {
       {QUEUED, RUNNING, Cause::kReattached, "same attempt; the failure counted for its loss is taken back"},
       {QUEUED, SUCCEEDED, Cause::kLateResult, "a true result is never thrown away"},
       {QUEUED, FAILED, Cause::kInvalidConfig, "told late by the latest attempt"},
+      {QUEUED, BLOCKED, Cause::kStateLost, "its parent's stage is trained again"},
       {QUEUED, CANCELLED, Cause::kCancelled, ""},
       {RUNNING, SUCCEEDED, Cause::kResult, ""},
       {RUNNING, QUEUED, Cause::kLeaseExpired, "counted as worker_lost"},
@@ -60,6 +61,7 @@ std::string_view CauseName(Cause cause) {
     case Cause::kPreempted: return "preempted";
     case Cause::kRetryableFailure: return "retryable_failure";
     case Cause::kFailureLimit: return "failure_limit";
+    case Cause::kStateLost: return "state_lost";
     case Cause::kInvalidConfig: return "invalid_config";
     case Cause::kCancelled: return "cancelled";
   }

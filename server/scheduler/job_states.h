@@ -24,6 +24,7 @@ enum class Cause {
   kPreempted,         // the node was taken away: no failure counted
   kRetryableFailure,  // failed, and attempts are left
   kFailureLimit,      // failed, and none is left
+  kStateLost,         // the stored state that it starts from is gone: it waits for a new job of its parent's stage
   kInvalidConfig,     // failed in a way that a retry cannot mend
   kCancelled,         // by the user, or no live sweep needs it, or its parent was cancelled
 };

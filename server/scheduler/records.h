@@ -85,6 +85,7 @@ struct StateAvailability {
   std::string stage_key;
   bool weights = false;
   bool optimizer = false;
+  std::string weights_sha256, optimizer_sha256;
 };
 
 // Everything the scheduler needs to go on after a restart. Jobs ascend by row; parents come before children.

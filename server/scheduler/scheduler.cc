@@ -49,16 +49,16 @@ absl::Status Scheduler::OnRestart(const SchedulerSnapshot& snapshot, Now now) {
     latest_by_key_[record.key] = record.row;
   }
   for (const StateAvailability& state : snapshot.states) {
-    states_[state.stage_key].weights = state.weights;
-    states_[state.stage_key].optimizer = state.optimizer;
+    StageState& known = states_[state.stage_key];
+    known.weights = state.weights;
+    known.optimizer = state.optimizer;
+    known.weights_sha256 = state.weights_sha256;
+    known.optimizer_sha256 = state.optimizer_sha256;
   }
   for (Job& job : jobs_) {
     if (job.record.parent != 0) At(job.record.parent).children.push_back(job.record.row);
     // Before the sweeps are attached, which moves what is queued.
-    if (job.record.state == v1::QUEUED) {
-      job.rank = RankOf(job);
-      ready_.Insert(job.class_id, job.rank, job.record.row);
-    }
+    if (job.record.state == v1::QUEUED) EnterQueue(job, 0);
   }
   for (const SweepRecord& record : snapshot.sweeps) {
     if (record.row != static_cast<SweepRow>(sweeps_.size()) + 1) {
@@ -120,11 +120,28 @@ int Scheduler::LiveSweeps(const Job& job) const {
 
 void Scheduler::Requeue(Job& job) {
   if (job.record.state != v1::QUEUED) return;
-  const LeaseRank rank = RankOf(job);
-  if (rank == job.rank) return;
-  ready_.Remove(job.class_id, job.rank, job.record.row);
-  job.rank = rank;
-  ready_.Insert(job.class_id, job.rank, job.record.row);
+  if (RankOf(job) == job.rank) return;
+  const int64_t not_before_us = job.not_before_us;
+  LeaveQueue(job);
+  EnterQueue(job, not_before_us);
+}
+
+void Scheduler::EnterQueue(Job& job, int64_t not_before_us) {
+  job.rank = RankOf(job);
+  job.not_before_us = not_before_us;
+  if (not_before_us > 0) {
+    delayed_.insert({not_before_us, job.record.row});
+  } else {
+    ready_.Insert(job.class_id, job.rank, job.record.row);
+  }
+}
+
+void Scheduler::LeaveQueue(Job& job) {
+  if (job.not_before_us > 0) {
+    delayed_.erase({job.not_before_us, job.record.row});
+  } else {
+    ready_.Remove(job.class_id, job.rank, job.record.row);
+  }
 }
 
 void Scheduler::MarkDirty(Job& job) {
@@ -207,7 +224,7 @@ void Scheduler::Move(Job& job, v1::JobState to, Cause cause, Now now, const std:
   CHECK(IsAllowed(from, to, cause)) << job.record.job_id << ": " << StateName(from) << " -> " << StateName(to) << " by "
                                     << CauseName(cause) << " is no edge of the job state machine";
   for (SweepRow row : job.sweeps) Count(SweepAt(row), job, -1);
-  if (from == v1::QUEUED) ready_.Remove(job.class_id, job.rank, job.record.row);
+  if (from == v1::QUEUED) LeaveQueue(job);
   if (from == v1::RUNNING) {
     ReleaseSlot(job);
     SetProgress(job, job.progress, 0);
@@ -216,8 +233,8 @@ void Scheduler::Move(Job& job, v1::JobState to, Cause cause, Now now, const std:
   job.record.state = to;
   job.record.outcome = outcome;
   if (to == v1::QUEUED) {
-    job.rank = RankOf(job);
-    ready_.Insert(job.class_id, job.rank, job.record.row);
+    const bool failed = cause == Cause::kRetryableFailure || cause == Cause::kPreempted;
+    EnterQueue(job, failed ? now.monotonic_us + RetryDelay(job.record.failures) : 0);
   }
   if (to == v1::RUNNING && cause == Cause::kLeased) job.record.started_at_us = now.wall_us;
   if (IsTerminal(to)) job.record.ended_at_us = now.wall_us;

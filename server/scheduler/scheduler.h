@@ -12,6 +12,9 @@
 //    proves untrue (the attempt reports again as running, or as released) is taken back.
 //  * The lease is the worker's: every Sync of the worker renews all its attempts. After a restart each gets one full
 //  lease.
+//  * A job that failed waits, growing, before it is leased again (RetryDelay).
+//  * A job is leased only while the files of the state that it starts from are stored; where they are gone, its parent's stage gets a new
+//  job.
 //  * A stage that diverged settles its evaluations and child stages as DIVERGED without running them.
 //  * A job is shared by all sweeps that need its key, and cancelled when the last live one is.
 //  * A stored end state is collected when no job that may still run, and no failed one that may be retried, needs it; a
@@ -27,6 +30,7 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -42,7 +46,9 @@ struct SchedulerOptions {
   int64_t lease_us = 30'000'000;
   int32_t max_failures = 3;  // of new jobs: the failure with this number is the last
   int max_batch = 16;        // evaluations of one state in one lease
-  // Whether an artifact is stored; asked for end states. Unset: all are.
+  // Before a job that failed is leased again: so long after its first failure, five times as long after each further one, a minute at most.
+  int64_t retry_delay_us = 1'000'000;
+  // Whether an artifact is stored; asked for end states, when a result names them and when a job is to start from them. Unset: all are.
   std::function<bool(const std::string& sha256)> has_artifact;
 };
 
@@ -92,6 +98,7 @@ class Scheduler {
     std::vector<SweepRow> sweeps;  // attached, cancelled ones too
     int class_id = 0;
     LeaseRank rank;                // while QUEUED
+    int64_t not_before_us = 0;     // while QUEUED; monotonic: stands in delayed_ until then, 0: stands in ready_
     int64_t progress = 0;          // training steps done of this stage
     double tokens_per_second = 0;  // while RUNNING
     bool granted_keep_optimizer = false;
@@ -176,6 +183,7 @@ class Scheduler {
  private:
   struct StageState {
     bool weights = false, optimizer = false;  // of the end state, stored
+    std::string weights_sha256, optimizer_sha256;
     int64_t evaluations_in_need = 0;
     int64_t stages_in_need = 0;
     int64_t keep_weights = 0, keep_all = 0;  // attachments of live sweeps that ask for it
@@ -211,6 +219,8 @@ class Scheduler {
   void TouchSweeps(const Job& job);
   void Count(Sweep& sweep, const Job& job, int sign);
   void Requeue(Job& job);  // after its rank may have changed
+  void EnterQueue(Job& job, int64_t not_before_us);
+  void LeaveQueue(Job& job);
   LeaseRank RankOf(const Job& job) const;
   bool IsLive(SweepRow sweep) const { return sweeps_[sweep - 1].record.state != v1::SWEEP_CANCELLED; }
   int LiveSweeps(const Job& job) const;
@@ -226,6 +236,10 @@ class Scheduler {
   std::string WhyResultIsBad(const Job& job, const v1::AttemptReport& report) const;
   void ProcessResult(Job& job, const v1::AttemptReport& report, Now now);
   void ProcessFailure(Job& job, const v1::Failure& failure, Now now);
+  int64_t RetryDelay(int32_t failures) const;
+  void EndDelays(Now now);
+  bool StateIsGone(JobRow job, StateCollection* lost) const;
+  void LoseState(JobRow needed_by, const StateCollection& lost, Now now);
   void ExpireLeases(Now now);
   void LoseAttempt(Job& job, Cause cause, const std::string& text, Now now);
   bool Satisfies(const Worker& worker, const Requirement& requirement) const;
@@ -247,6 +261,7 @@ class Scheduler {
   std::unordered_map<std::string, SweepRow> sweeps_by_name_;
   std::unordered_map<std::string, StageState> states_;
   ReadyQueue ready_;
+  std::set<std::pair<int64_t, JobRow>> delayed_;  // QUEUED, but not to be leased before this time
 
   // Of the event that is being handled.
   Effects* effects_ = nullptr;

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kMaxSlots = 4096;
 constexpr size_t kMaxHeldKeys = 4096;  // looked up at each lease
+constexpr int64_t kMaxRetryDelayMicros = 60'000'000;
 
 bool HasEnded(v1::AttemptReport::Phase phase) {
   return phase != v1::AttemptReport::RUNNING && phase != v1::AttemptReport::PHASE_UNSPECIFIED;
@@ -168,6 +169,11 @@ void Scheduler::ProcessReport(Worker& worker, const v1::SyncRequest& request, in
     return answer(again, again ? "" : absl::StrCat("the job is over: ", ToAbsl(StateName(record.state))));
   }
 
+  // Thought lost, and meanwhile the state that it had started from was lost too: not wanted, the worker stops it.
+  if (record.state == v1::BLOCKED) {
+    return answer(false, "the job waits for its parent's stage, which is trained again");
+  }
+
   const bool running = record.state == v1::RUNNING;
   switch (report.phase()) {
     case v1::AttemptReport::RUNNING: {
@@ -251,6 +257,8 @@ void Scheduler::ProcessResult(Job& job, const v1::AttemptReport& report, Now now
     StageState& state = states_[job.record.key];
     state.weights = !result.end_state().weights().sha256().empty();
     state.optimizer = !result.end_state().optimizer().sha256().empty();
+    state.weights_sha256 = result.end_state().weights().sha256();
+    state.optimizer_sha256 = result.end_state().optimizer().sha256();
   }
   EndAttempt(job, AttemptState::kSucceeded, nullptr);
   Move(job, v1::SUCCEEDED, late ? Cause::kLateResult : Cause::kResult, now,
@@ -301,8 +309,60 @@ void Scheduler::LoseAttempt(Job& job, Cause cause, const std::string& text, Now 
   }
 }
 
+int64_t Scheduler::RetryDelay(int32_t failures) const {
+  int64_t delay_us = options_.retry_delay_us;
+  for (int32_t i = 1; i < failures && delay_us < kMaxRetryDelayMicros; ++i) delay_us *= 5;
+  return std::min(delay_us, kMaxRetryDelayMicros);
+}
+
+void Scheduler::EndDelays(Now now) {
+  while (!delayed_.empty() && delayed_.begin()->first <= now.monotonic_us) {
+    Job& job = At(delayed_.begin()->second);
+    LeaveQueue(job);
+    EnterQueue(job, 0);
+  }
+}
+
+// Whether the stored state that a queued job starts from is gone from the disk, and which parts of it.
+bool Scheduler::StateIsGone(JobRow row, StateCollection* lost) const {
+  const JobRecord& record = job(row).record;
+  if (record.parent == 0 || record.requirement.executor == v1::EXECUTOR_NOOP || !options_.has_artifact) return false;
+  const std::string& key = job(record.parent).record.key;
+  const auto found = states_.find(key);
+  if (found == states_.end()) return false;
+  const auto gone = [&](bool stored, const std::string& sha256) {
+    return stored && !sha256.empty() && !options_.has_artifact(sha256);
+  };
+  const StageState& state = found->second;
+  lost->stage_key = key;
+  lost->weights = gone(state.weights, state.weights_sha256);
+  // Without weights an optimizer state is of no use.
+  lost->optimizer = state.optimizer && (lost->weights || gone(true, state.optimizer_sha256));
+  const bool with_optimizer = record.kind == v1::STAGE;
+  return lost->weights || (with_optimizer && lost->optimizer) || !StateAvailable(key, with_optimizer);
+}
+
+// Its parent's stage is trained again, for this job and for all others that wait for the same.
+void Scheduler::LoseState(JobRow needed_by, const StateCollection& lost, Now now) {
+  StageState& state = states_[lost.stage_key];
+  state.weights = state.weights && !lost.weights;
+  state.optimizer = state.optimizer && !lost.optimizer;
+  if (lost.weights || lost.optimizer) effects_->collections.push_back(lost);
+  const JobRow parent = job(needed_by).record.parent;
+  LOG(WARNING) << "the end state of stage " << job(parent).record.job_id << " is gone from the disk: it is trained again";
+  const std::vector<JobRow> children = At(parent).children;  // a rerun takes them away
+  for (JobRow row : children) {
+    Job& child = At(row);
+    if (child.record.state != v1::QUEUED || StateAvailable(lost.stage_key, child.record.kind == v1::STAGE)) continue;
+    Move(child, v1::BLOCKED, Cause::kStateLost, now,
+         absl::StrCat("the end state of ", job(parent).record.job_id, " is gone from the coordinator's disk"));
+    Settle(row, now);
+  }
+}
+
 void Scheduler::OnTick(Now now, Effects* effects) {
   Begin(effects);
+  EndDelays(now);
   ExpireLeases(now);
   Finish(now);
 }
@@ -396,6 +456,7 @@ int64_t Scheduler::IdleSlots(int class_id) const {
 
 void Scheduler::LeaseTo(Worker& worker, Now now) {
   if (worker.draining || worker.record.drain_asked) return;
+  EndDelays(now);
   UpdateClasses(worker);
   for (int32_t slot = 0; slot < worker.record.info.slots(); ++slot) {
     if (worker.slots.contains(slot)) continue;
@@ -403,6 +464,12 @@ void Scheduler::LeaseTo(Worker& worker, Now now) {
     LeaseRank rank;
     if (!PickRank(worker, &class_id, &rank)) return;
     const std::set<JobRow>& ready = *ready_.At(class_id, rank);
+    // Those of one rank start from the same state.
+    if (StateCollection lost; StateIsGone(*ready.begin(), &lost)) {
+      LoseState(*ready.begin(), lost, now);
+      --slot;
+      continue;
+    }
     // Several evaluations of one state share a lease, but never so many that other idle slots go without.
     size_t batch = 1;
     if (!rank.is_stage) {

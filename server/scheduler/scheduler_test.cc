@@ -126,10 +126,17 @@ TEST_F(SchedulerTest, EachFailureKindHasItsRule) {
     hand.Sync({hand.Failure(1, rule.kind)});
     const std::string name(rule.name);
     EXPECT_EQ(fresh.job(1).failures, rule.counts ? 1 : 0) << name;
-    // A retryable one was leased again at once.
-    EXPECT_EQ(fresh.state(1), rule.retried ? v1::RUNNING : v1::FAILED) << name;
+    // A retryable one is leased again, but not at once.
+    EXPECT_EQ(fresh.state(1), rule.retried ? v1::QUEUED : v1::FAILED) << name;
     EXPECT_EQ(fresh.state(2), rule.retried ? v1::BLOCKED : v1::FAILED) << name;
-    for (int i = 0; i < 10 && fresh.state(1) == v1::RUNNING; ++i) hand.Sync({hand.Failure(1, rule.kind)});
+    fresh.Advance(1'000'000);
+    hand.Sync();
+    EXPECT_EQ(fresh.state(1), rule.retried ? v1::RUNNING : v1::FAILED) << name;
+    for (int i = 0; i < 10 && fresh.state(1) == v1::RUNNING; ++i) {
+      hand.Sync({hand.Failure(1, rule.kind)});
+      fresh.Advance(20'000'000);
+      hand.Sync();
+    }
     EXPECT_EQ(fresh.state(1), rule.kind == v1::PREEMPTED ? v1::RUNNING : v1::FAILED) << name;
     if (rule.retried && rule.counts) {
       EXPECT_EQ(fresh.job(1).failures, 3) << name;
@@ -139,6 +146,115 @@ TEST_F(SchedulerTest, EachFailureKindHasItsRule) {
     }
     WalkedEdges().insert(fresh.store.edges().begin(), fresh.store.edges().end());
   }
+}
+
+TEST_F(SchedulerTest, AFailedJobWaitsLongerEachTimeAndHoldsUpNoOther) {
+  SchedulerRig patient({.max_failures = 9});
+  WorkerHand hand(&patient, "w", 1);
+  patient.Submit(MakeTestPlan("a", 2, 0));
+  hand.Sync();
+  for (int64_t seconds : {1, 5, 25, 60, 60}) {
+    hand.Sync({hand.Failure(1, v1::CODE_ERROR)});
+    EXPECT_EQ(patient.state(1), v1::QUEUED);
+    EXPECT_EQ(patient.state(2), v1::RUNNING) << "the next in the queue goes first";
+    EXPECT_THAT(patient.scheduler->Explain(1, patient.now()).text, HasSubstr("It is tried again in"));
+    hand.draining = true;  // so that it lets go of the other
+    hand.Sync({hand.Report(2, v1::AttemptReport::RELEASED)});
+    patient.Advance(seconds * 1'000'000 - 1);
+    hand.Sync();
+    EXPECT_EQ(patient.state(1), v1::QUEUED);
+    hand.draining = false;
+    patient.Advance(1);
+    hand.Sync();
+    EXPECT_EQ(patient.state(1), v1::RUNNING) << seconds;
+  }
+  // The waiting is not stored: a restart forgets it.
+  hand.Sync({hand.Failure(1, v1::CODE_ERROR)});
+  patient.Restart();
+  EXPECT_EQ(patient.state(1), v1::QUEUED);
+}
+
+// Files of end states that vanish from the coordinator's disk.
+class LostStateTest : public SchedulerTest {
+ protected:
+  LostStateTest() : strict({.has_artifact = [this](const std::string& sha256) { return !gone.contains(sha256); }}),
+                    hand(&strict, "w", 1) {}
+  ~LostStateTest() override { WalkedEdges().insert(strict.store.edges().begin(), strict.store.edges().end()); }
+  // Does everything there is, in order.
+  void FinishAll() {
+    std::vector<v1::AttemptReport> reports;
+    for (int round = 0; round < 50 && strict.sweep(1).state == v1::SWEEP_RUNNING; ++round) {
+      const SyncDecision decision = hand.Sync(reports);
+      reports.clear();
+      for (const auto& desired : decision.desired) reports.push_back(hand.Success(desired.job));
+    }
+  }
+  std::set<std::string> gone;
+  SchedulerRig strict;
+  WorkerHand hand;
+};
+
+TEST_F(LostStateTest, EvaluationsWhoseWeightsAreGoneHaveTheirStageTrainedAgain) {
+  strict.Submit(MakeTestPlan("a", 1, 2));
+  hand.Sync();
+  hand.draining = true;
+  hand.Sync({hand.Success(1)});
+  ASSERT_EQ(strict.state(2), v1::QUEUED);
+  gone.insert("weights of key stage 0");
+  hand.draining = false;
+  hand.Sync();
+  EXPECT_EQ(strict.state(2), v1::BLOCKED);
+  EXPECT_EQ(strict.state(3), v1::BLOCKED);
+  ASSERT_EQ(strict.scheduler->job_count(), 4u);
+  EXPECT_EQ(strict.job(4).retry_of, 1);
+  EXPECT_EQ(strict.state(4), v1::RUNNING);
+  EXPECT_EQ(strict.job(2).failures, 0);
+  strict.Restart();
+  gone.clear();
+  FinishAll();
+  EXPECT_EQ(strict.sweep(1).state, v1::SWEEP_SUCCEEDED);
+  EXPECT_EQ(strict.store.results(4), 1);
+}
+
+TEST_F(LostStateTest, AChildStageWhoseParentsStateIsGoneToo) {
+  for (const std::string lost : {"weights of key stage 0", "optimizer"}) {
+    SCOPED_TRACE(lost);
+    gone.clear();
+    SchedulerRig fresh({.has_artifact = [this](const std::string& sha256) { return !gone.contains(sha256); }});
+    WorkerHand worker(&fresh, "w", 1);
+    fresh.Submit(MakeTestPlan("a", 1, 1, /*children=*/true));
+    worker.Sync();
+    worker.draining = true;
+    worker.Sync({worker.Success(1)});
+    gone.insert(lost);
+    worker.draining = false;
+    worker.Sync();
+    EXPECT_EQ(fresh.state(2), v1::BLOCKED);
+    ASSERT_EQ(fresh.scheduler->job_count(), 4u);
+    EXPECT_EQ(fresh.state(4), v1::RUNNING);
+    gone.clear();
+    worker.Sync({worker.Success(4)});
+    EXPECT_EQ(fresh.state(2), v1::RUNNING);
+  }
+}
+
+TEST_F(LostStateTest, AnAttemptThatRanWhenItVanishedComesBackToATrainedState) {
+  strict.Submit(MakeTestPlan("a", 1, 2));
+  WorkerHand other(&strict, "v", 1);
+  hand.Sync();
+  other.Sync();
+  hand.draining = true;
+  hand.Sync({hand.Success(1)});
+  other.Sync();  // one evaluation or both
+  gone.insert("weights of key stage 0");
+  hand.draining = false;
+  hand.Sync();
+  other.Sync({other.Report(2, v1::AttemptReport::RELEASED)});
+  gone.clear();
+  other.draining = true;
+  other.Sync({other.Report(3, v1::AttemptReport::RELEASED)});
+  FinishAll();
+  EXPECT_EQ(strict.sweep(1).state, v1::SWEEP_SUCCEEDED);
 }
 
 TEST_F(SchedulerTest, AJobThatKillsItsWorkersEnds) {
@@ -424,6 +540,7 @@ TEST_F(SchedulerTest, AnEndStateWithoutTheOptimizerThatALaterChildNeedsIsTrained
   ASSERT_EQ(rig.state(rerun->record.row), v1::RUNNING);
   EXPECT_THAT(worker.Sync({worker.Success(rerun->record.row, false)}).acks[0].reason(),
               HasSubstr("no optimizer state"));
+  rig.Advance(1'000'000);
   for (int i = 0; i < 10; ++i) {
     std::vector<v1::AttemptReport> reports;
     for (const auto& desired : worker.Sync().desired) reports.push_back(worker.Success(desired.job));
@@ -518,7 +635,7 @@ TEST_F(SchedulerTest, ADrainedWorkerFinishesAndTakesNothingNewUntilItsNextStart)
   EXPECT_TRUE(decision.desired.empty());
   rig.Restart();
   EXPECT_TRUE(worker.Sync().drain);
-  EXPECT_THAT(rig.scheduler->Explain(2, rig.now()).text, HasSubstr("draining"));
+  EXPECT_THAT(rig.scheduler->Explain(2, rig.now()).text, HasSubstr("drains"));
   worker.info.set_incarnation("two");
   EXPECT_THAT(Jobs(worker.Sync()), ::testing::ElementsAre(2));
 }
@@ -533,11 +650,14 @@ TEST_F(SchedulerTest, ExplainsEveryState) {
   EXPECT_EQ(explain(2).text, "It is ready, but all 1 slots that could take it are busy; 0 jobs are ahead of it.");
   EXPECT_EQ(explain(1).text, "It is running: attempt 1 on worker w, slot 0, at step 25 of 100.");
   worker.Sync({worker.Failure(1, v1::OUT_OF_MEMORY)});
+  EXPECT_EQ(explain(1).text,
+            "It is tried again in 1.0s. It has failed 1 of at most 3 times; the last time: out_of_memory: broken.");
+  rig.Advance(1'000'000);
+  worker.Sync({worker.Diverged(2, 9)});
   EXPECT_THAT(explain(1).text, HasSubstr("It has failed 1 of at most 3 times; the last time: out_of_memory: broken."));
   worker.Sync({worker.Failure(1, v1::INVALID_CONFIG)});
   EXPECT_THAT(explain(1).text, HasSubstr("It failed after 2 attempts. invalid_config: broken."));
   EXPECT_THAT(explain(3).text, HasSubstr("It never ran, because its parent failed: stage job_1"));
-  worker.Sync({worker.Diverged(2, 9)});
   EXPECT_EQ(explain(2).text, "It is done: diverged at step 9.");
   EXPECT_THAT(explain(4).text, HasSubstr("recorded without running"));
 }

@@ -76,8 +76,9 @@ class SnapshotStore {
   void ApplyResult(JobRow row, const std::string& key, v1::JobKind kind, const v1::TaskResult& result) {
     RecordResult(row);
     if (kind != v1::STAGE || result.outcome() != v1::COMPLETED) return;
-    states_[key] = {key, !result.end_state().weights().sha256().empty(),
-                    !result.end_state().optimizer().sha256().empty()};
+    const v1::CheckpointRef& state = result.end_state();
+    states_[key] = {key, !state.weights().sha256().empty(), !state.optimizer().sha256().empty(),
+                    state.weights().sha256(), state.optimizer().sha256()};
   }
 
   SchedulerSnapshot Snapshot() const {

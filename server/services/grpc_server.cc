@@ -1,16 +1,21 @@
 #include "server/services/grpc_server.h"
 
+#include <netdb.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "grpc/grpc.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -46,7 +51,53 @@ bool SomebodyListens(const std::string& path) {
   return connected;
 }
 
+// gRPC does not say why it cannot listen: ask the system the same question.
+absl::Status WhyNot(const std::string& address) {
+  const std::string listen = absl::StrCat("cannot listen on ", address, ": ");
+  const size_t colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  addrinfo hints = {}, *list = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  if (const int code = ::getaddrinfo(host.c_str(), address.substr(colon + 1).c_str(), &hints, &list); code != 0) {
+    return absl::UnavailableError(absl::StrCat(listen, "host ", host, " is not known (", ::gai_strerror(code), ")"));
+  }
+  int error = 0;
+  for (const addrinfo* item = list; item != nullptr && error == 0; item = item->ai_next) {
+    const int fd = ::socket(item->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int yes = 1;
+    if (fd >= 0) ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    if (fd < 0 || ::bind(fd, item->ai_addr, item->ai_addrlen) != 0 || ::listen(fd, 1) != 0) error = errno;
+    if (fd >= 0) ::close(fd);
+  }
+  ::freeaddrinfo(list);
+  switch (error) {
+    case EADDRINUSE:
+      return absl::UnavailableError(absl::StrCat(listen, "another program listens there; choose another port, or 0 for a free one"));
+    case EADDRNOTAVAIL:
+      return absl::UnavailableError(absl::StrCat(listen, host, " is no address of this machine"));
+    case 0:
+      return absl::UnavailableError(absl::StrCat(listen, "it was taken a moment ago; try again"));
+    default:
+      return absl::UnavailableError(absl::StrCat(listen, std::strerror(error)));
+  }
+}
+
 }  // namespace
+
+absl::Status CheckAddress(const std::string& address) {
+  if (absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:")) return absl::OkStatus();
+  const size_t colon = address.rfind(':');
+  const std::string host = address.substr(0, colon), port = colon == std::string::npos ? "" : address.substr(colon + 1);
+  const bool bare_ipv6 = host.find(':') != std::string::npos && host.front() != '[';
+  int number = 0;
+  if (host.empty() || bare_ipv6 || !absl::SimpleAtoi(port, &number) || number < 0 || number > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", address, "\" is not HOST:PORT or unix:PATH, e.g. 127.0.0.1:7433, [::1]:7433 or unix:/tmp/ablate.sock"));
+  }
+  return absl::OkStatus();
+}
 
 bool IsLocalAddress(const std::string& address) {
   if (absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:")) return true;
@@ -80,14 +131,14 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
     return absl::InvalidArgumentError(absl::StrCat("the socket path \"", path, "\" has ", path.size(), " bytes; it needs 1 to ",
                                                    kMaxSocketPath, ": choose another one"));
   }
-  if (is_tcp && address.rfind(':') == std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", address, "\" is not HOST:PORT or unix:PATH"));
+  ABLATE_RETURN_IF_ERROR(CheckAddress(address));
+  if (is_unix && SomebodyListens(path)) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": another program listens there"));
   }
-  const absl::Status in_use = absl::UnavailableError(absl::StrCat(
-      "cannot listen on ", address, ": it is in use by another program, not an address of this machine, or not permitted"));
-  if (is_unix && SomebodyListens(path)) return in_use;
 
   static const bool plugins = [] {
+    // Kept until the process ends: giving back the last one joins gRPC's threads, and one that polls takes up to 10 s to notice.
+    grpc_init();
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     return true;
@@ -122,7 +173,10 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   const mode_t mask = ::umask(0077);  // for the socket file
   state->server = builder.BuildAndStart();
   ::umask(mask);
-  if (state->server == nullptr || (is_tcp && port == 0)) return in_use;
+  if (state->server == nullptr || (is_tcp && port == 0)) {
+    if (is_tcp) return WhyNot(address);
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": its folder is not there, or not permitted"));
+  }
   state->address = is_tcp ? absl::StrCat(address.substr(0, address.rfind(':')), ":", port) : address;
   for (const char* service : {"ablate.v1.Sweeps", "ablate.v1.Jobs", "ablate.v1.Results", "ablate.v1.Workers",
                               "ablate.v1.WorkerLink", "ablate.v1.Artifacts"}) {

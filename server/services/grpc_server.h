@@ -12,6 +12,9 @@
 
 namespace ablate {
 
+// InvalidArgument: neither HOST:PORT nor unix:PATH.
+absl::Status CheckAddress(const std::string& address);
+
 // Whether only this machine can reach `address`: unix:, unix-abstract:, localhost, 127.0.0.0/8, [::1].
 bool IsLocalAddress(const std::string& address);
 
@@ -20,7 +23,8 @@ class GrpcServer {
   // Listens on `address` ("127.0.0.1:7433", "[::1]:0", "unix:/path"); port 0 takes a free one. Each waiting call (an idle worker, a
   // watched sweep) holds a thread: `max_threads` bounds them, and what is beyond is answered ResourceExhausted.
   // A Unix socket is open to its owner alone.
-  // InvalidArgument: not an address, or a socket path over 107 bytes. Unavailable: cannot listen there (in use, not permitted).
+  // InvalidArgument: not an address, or a socket path over 107 bytes. Unavailable: cannot listen there (the message says
+  // whether it is taken, no address of this machine, or not permitted).
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& address, Coordinator* coordinator,
                                                            ArtifactStore* artifacts, int max_threads = 1024);
   ~GrpcServer();

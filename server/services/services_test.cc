@@ -326,7 +326,15 @@ TEST_F(ServicesTest, ListenersAreExclusiveAndPrivate) {
   EXPECT_EQ(GrpcServer::Start("unix:/tmp/" + std::string(120, 'x'), &coordinator_, store_.get()).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(GrpcServer::Start("nonsense", &coordinator_, store_.get()).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(GrpcServer::Start("192.0.2.1:1", &coordinator_, store_.get()).status().code(), absl::StatusCode::kUnavailable);
+  const auto why = [&](const std::string& address) {
+    const absl::Status status = GrpcServer::Start(address, &coordinator_, store_.get()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << address;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(why("192.0.2.1:1"), HasSubstr("192.0.2.1 is no address of this machine"));
+  EXPECT_THAT(why((*tcp)->address()), HasSubstr("another program listens there"));
+  EXPECT_THAT(why("no-such-host.invalid:1"), HasSubstr("host no-such-host.invalid is not known"));
+  EXPECT_THAT(why("unix:" + dir_.path() + "/none/socket"), HasSubstr("its folder is not there"));
 }
 
 TEST_F(ServicesTest, AStaleSocketFileIsNoObstacle) {
@@ -342,6 +350,15 @@ TEST_F(ServicesTest, AStaleSocketFileIsNoObstacle) {
   ::close(fd);
   ASSERT_TRUE(FileExists(path));
   EXPECT_TRUE(GrpcServer::Start("unix:" + path, &coordinator_, store_.get()).ok());
+}
+
+TEST(Addresses, OnlyAddressesAreAddresses) {
+  for (const char* address : {"127.0.0.1:7433", "localhost:0", "[::1]:7", "0.0.0.0:65535", "unix:/x", "unix-abstract:x", "example.org:1"}) {
+    EXPECT_TRUE(CheckAddress(address).ok()) << address;
+  }
+  for (const char* address : {"", "nonsense", ":1", "host:", "host:x", "host:70000", "host:-1", "::1:7"}) {
+    EXPECT_EQ(CheckAddress(address).code(), absl::StatusCode::kInvalidArgument) << address;
+  }
 }
 
 TEST(Addresses, LocalOnesAreKnown) {

@@ -163,12 +163,27 @@ absl::StatusOr<SchedulerSnapshot> LoadSnapshot(Connection& db) {
   ABLATE_RETURN_IF_ERROR(LoadSweeps(db, &snapshot.sweeps));
   ABLATE_RETURN_IF_ERROR(LoadWorkers(db, &snapshot.workers));
   ABLATE_ASSIGN_OR_RETURN(Statement rows,
-                          db.Query("SELECT s.key, c.weights_sha256 IS NOT NULL, c.optimizer_sha256 IS NOT NULL "
+                          db.Query("SELECT s.key, c.weights_sha256 IS NOT NULL, c.optimizer_sha256 IS NOT NULL, "
+                                   "c.weights_sha256, c.optimizer_sha256 "
                                    "FROM checkpoints c JOIN stages s ON s.row = c.stage WHERE c.end_state = 1"));
   while (true) {
     ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
     if (!row) return snapshot;
-    snapshot.states.push_back({.stage_key = rows.Text(0), .weights = rows.Int(1) != 0, .optimizer = rows.Int(2) != 0});
+    snapshot.states.push_back({.stage_key = rows.Text(0), .weights = rows.Int(1) != 0, .optimizer = rows.Int(2) != 0,
+                               .weights_sha256 = rows.Text(3), .optimizer_sha256 = rows.Text(4)});
+  }
+}
+
+absl::StatusOr<std::set<std::string>> ReadNamedArtifacts(Connection& db) {
+  std::set<std::string> named;
+  ABLATE_ASSIGN_OR_RETURN(Statement rows, db.Query("SELECT weights_sha256 FROM checkpoints WHERE weights_sha256 IS NOT NULL "
+                                                   "UNION SELECT optimizer_sha256 FROM checkpoints "
+                                                   "WHERE optimizer_sha256 IS NOT NULL "
+                                                   "UNION SELECT sha256 FROM data_files"));
+  while (true) {
+    ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
+    if (!row) return named;
+    named.insert(rows.Text(0));
   }
 }
 

@@ -24,28 +24,50 @@ absl::Status ReadConfig(const std::string& json, v1::Configuration* config) {
   return absl::OkStatus();
 }
 
-// The end state of a stage, or its newest periodic checkpoint, where its weights are stored. False: they are not.
+// Which files are there, and what was passed over because some are not.
+struct Presence {
+  const std::function<bool(const std::string& sha256)>& has_artifact;
+  std::vector<std::string>* lost;
+
+  bool All(const v1::CheckpointRef& ref, bool with_optimizer) const {
+    for (const std::string* sha256 : {&ref.weights().sha256(), &ref.optimizer().sha256()}) {
+      if (sha256->empty() || !has_artifact || has_artifact(*sha256)) continue;
+      if (sha256 == &ref.optimizer().sha256() && !with_optimizer) continue;
+      if (lost != nullptr) {
+        lost->push_back(absl::StrCat("the state of stage ", ref.stage_key(), " at step ", ref.step(), ": artifact ",
+                                     *sha256, " is gone"));
+      }
+      return false;
+    }
+    return true;
+  }
+};
+
+// The end state of a stage, or its newest periodic checkpoint, whose files are stored. False: there is none.
 absl::StatusOr<bool> ReadCheckpoint(Connection& db, int64_t stage, const std::string& key, bool end_state,
-                                    v1::CheckpointRef* ref) {
+                                    bool with_optimizer, const Presence& presence, v1::CheckpointRef* ref) {
   ABLATE_ASSIGN_OR_RETURN(
       Statement row,
       db.Query("SELECT step, weights_sha256, weights_bytes, optimizer_sha256, optimizer_bytes FROM checkpoints "
-               "WHERE stage = ? AND end_state = ? AND weights_sha256 IS NOT NULL ORDER BY step DESC LIMIT 1",
+               "WHERE stage = ? AND end_state = ? AND weights_sha256 IS NOT NULL ORDER BY step DESC",
                stage, end_state));
-  ABLATE_ASSIGN_OR_RETURN(const bool found, row.Step());
-  if (!found) return false;
-  ref->set_stage_key(key);
-  ref->set_step(row.Int(0));
-  ref->mutable_weights()->set_sha256(row.Text(1));
-  ref->mutable_weights()->set_bytes(row.Int(2));
-  if (!row.IsNull(3)) {
-    ref->mutable_optimizer()->set_sha256(row.Text(3));
-    ref->mutable_optimizer()->set_bytes(row.Int(4));
+  while (true) {
+    ABLATE_ASSIGN_OR_RETURN(const bool found, row.Step());
+    if (!found) return false;
+    ref->Clear();
+    ref->set_stage_key(key);
+    ref->set_step(row.Int(0));
+    ref->mutable_weights()->set_sha256(row.Text(1));
+    ref->mutable_weights()->set_bytes(row.Int(2));
+    if (!row.IsNull(3)) {
+      ref->mutable_optimizer()->set_sha256(row.Text(3));
+      ref->mutable_optimizer()->set_bytes(row.Int(4));
+    }
+    if (presence.All(*ref, with_optimizer)) return true;
   }
-  return true;
 }
 
-absl::Status ReadStageTask(Connection& db, const std::string& key, v1::StageTask* task) {
+absl::Status ReadStageTask(Connection& db, const std::string& key, const Presence& presence, v1::StageTask* task) {
   ABLATE_ASSIGN_OR_RETURN(
       Statement row,
       db.Query("SELECT s.row, s.config, s.seed, s.from_step, s.to_step, s.executor, d.ref, s.parent, p.key "
@@ -61,15 +83,16 @@ absl::Status ReadStageTask(Connection& db, const std::string& key, v1::StageTask
   task->set_executor(ExecutorOf(row.Text(5)));
   task->mutable_data()->ParseFromString(row.Bytes(6));
   v1::CheckpointRef start;
-  ABLATE_ASSIGN_OR_RETURN(bool has_start, ReadCheckpoint(db, row.Int(0), key, false, &start));
+  ABLATE_ASSIGN_OR_RETURN(bool has_start, ReadCheckpoint(db, row.Int(0), key, false, true, presence, &start));
   if (!has_start && !row.IsNull(7)) {
-    ABLATE_ASSIGN_OR_RETURN(has_start, ReadCheckpoint(db, row.Int(7), row.Text(8), true, &start));
+    ABLATE_ASSIGN_OR_RETURN(has_start, ReadCheckpoint(db, row.Int(7), row.Text(8), true, true, presence, &start));
   }
   if (has_start) *task->mutable_start() = std::move(start);
   return absl::OkStatus();
 }
 
-absl::Status ReadEvaluationTask(Connection& db, const std::string& key, v1::EvaluationTask* task) {
+absl::Status ReadEvaluationTask(Connection& db, const std::string& key, const Presence& presence,
+                                v1::EvaluationTask* task) {
   ABLATE_ASSIGN_OR_RETURN(
       Statement row,
       db.Query("SELECT s.row, s.key, s.config, s.seed, s.executor, d.ref, e.eval_config, e.length, e.split "
@@ -87,7 +110,7 @@ absl::Status ReadEvaluationTask(Connection& db, const std::string& key, v1::Eval
   task->set_length_tokens(row.Int(7));
   task->set_split(row.Text(8));
   v1::CheckpointRef state;
-  ABLATE_ASSIGN_OR_RETURN(const bool stored, ReadCheckpoint(db, row.Int(0), row.Text(1), true, &state));
+  ABLATE_ASSIGN_OR_RETURN(const bool stored, ReadCheckpoint(db, row.Int(0), row.Text(1), true, false, presence, &state));
   if (stored) {
     state.clear_optimizer();
     *task->mutable_state() = std::move(state);
@@ -106,10 +129,13 @@ void FillFailure(const Statement& row, int kind_column, v1::Failure* failure) {
 
 }  // namespace
 
-absl::StatusOr<v1::Task> ReadTask(Connection& db, v1::JobKind kind, const std::string& key) {
+absl::StatusOr<v1::Task> ReadTask(Connection& db, v1::JobKind kind, const std::string& key,
+                                  const std::function<bool(const std::string& sha256)>& has_artifact,
+                                  std::vector<std::string>* lost) {
   v1::Task task;
-  ABLATE_RETURN_IF_ERROR(kind == v1::STAGE ? ReadStageTask(db, key, task.mutable_stage())
-                                           : ReadEvaluationTask(db, key, task.mutable_evaluation()));
+  const Presence presence{has_artifact, lost};
+  ABLATE_RETURN_IF_ERROR(kind == v1::STAGE ? ReadStageTask(db, key, presence, task.mutable_stage())
+                                           : ReadEvaluationTask(db, key, presence, task.mutable_evaluation()));
   return task;
 }
 

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -54,6 +56,8 @@ absl::Status ForgetRequestsBefore(Connection& db, int64_t wall_us);
 // ---- reading ----
 
 absl::StatusOr<SchedulerSnapshot> LoadSnapshot(Connection& db);
+// Every artifact that some row names: states and data.
+absl::StatusOr<std::set<std::string>> ReadNamedArtifacts(Connection& db);
 // method and serialized response; nullopt: never seen.
 struct StoredRequest {
   std::string method;
@@ -61,8 +65,11 @@ struct StoredRequest {
 };
 absl::StatusOr<std::optional<StoredRequest>> FindRequest(Connection& db, const std::string& request_id);
 
-// The task as it goes to a worker. NotFound: no such key.
-absl::StatusOr<v1::Task> ReadTask(Connection& db, v1::JobKind kind, const std::string& key);
+// The task as it goes to a worker. A stage starts from the newest state whose files `has_artifact` (unset: all): its own checkpoints,
+// else its parent's end state, else none. `lost`, if given, gets a line for each state that was passed over. NotFound: no such key.
+absl::StatusOr<v1::Task> ReadTask(Connection& db, v1::JobKind kind, const std::string& key,
+                                  const std::function<bool(const std::string& sha256)>& has_artifact = nullptr,
+                                  std::vector<std::string>* lost = nullptr);
 // The parts of a job that the scheduler does not keep: result numbers, full last failure, device, arm.
 absl::Status ReadJobDetails(Connection& db, JobRow row, v1::Job* job);
 absl::StatusOr<std::vector<v1::Attempt>> ReadAttempts(Connection& db, JobRow row, const std::string& job_id);

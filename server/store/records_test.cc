@@ -227,6 +227,9 @@ TEST_F(RecordsTest, WhatEffectsWroteIsWhatARestartReads) {
   ASSERT_EQ(rig_.state(1), v1::RUNNING);
   worker.Sync({worker.Success(1), worker.Diverged(2, 17), worker.Failure(3, v1::OUT_OF_MEMORY)});
   persist();
+  rig_.Advance(1'000'000);
+  worker.Sync();
+  persist();
   worker.Sync({worker.Failure(3, v1::INVALID_CONFIG)});
   persist();
   rig_.Drain("w");
@@ -321,6 +324,17 @@ TEST_F(RecordsTest, CheckpointsAreHandedOutAndCollected) {
   };
   EXPECT_EQ(task(v1::STAGE, job.key).stage().start().step(), 20);
   EXPECT_EQ(task(v1::STAGE, job.key).stage().start().optimizer().sha256(), "o20");
+  // A checkpoint that lost a file is passed over, and that is told.
+  for (const std::string gone : {"w20", "o20"}) {
+    std::vector<std::string> lost;
+    const v1::Task without = Read<v1::Task>([&](Connection& db) {
+      return ReadTask(db, v1::STAGE, job.key, [&](const std::string& sha256) { return sha256 != gone; }, &lost);
+    });
+    EXPECT_FALSE(without.stage().has_start()) << gone;
+    EXPECT_THAT(lost, ElementsAre(::testing::HasSubstr("at step 20: artifact " + gone + " is gone")));
+  }
+  EXPECT_THAT(Read<std::set<std::string>>([](Connection& db) { return ReadNamedArtifacts(db); }),
+              ::testing::IsSupersetOf({"w20", "o20"}));
 
   v1::AttemptReport end = Result(v1::COMPLETED, {{"max_gradient_norm", 1}});
   end.mutable_result()->mutable_end_state()->set_step(100);

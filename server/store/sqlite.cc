@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/files.h"
 #include "base/strings.h"
 
 namespace ablate {
 namespace {
 
 constexpr int kBusyTimeoutMs = 10'000;
+constexpr uint64_t kNoRoomBytes = 1 << 20;
 
 absl::StatusCode CodeOf(int code) {
   switch (code & 0xff) {
@@ -154,6 +156,17 @@ int64_t Connection::Changes() const { return sqlite3_changes64(handle_); }
 bool Connection::InTransaction() const { return sqlite3_get_autocommit(handle_) == 0; }
 
 absl::Status Connection::ErrorOf(int code, std::string_view what) const {
+  const int primary = code & 0xff;
+  if (primary == SQLITE_FULL || primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN) {
+    // On a full disk SQLite fails in many ways, most of which do not name the cause; the statement is of no interest.
+    const char* path = sqlite3_db_filename(handle_, "main");
+    const auto free = FreeBytes(Dirname(path == nullptr ? "." : path));
+    if (primary == SQLITE_FULL || (free.ok() && *free < kNoRoomBytes)) {
+      return absl::ResourceExhaustedError(absl::StrCat("the disk is full (",
+                                                       free.ok() ? absl::StrCat(HumanBytes(*free), " free, ") : "",
+                                                       "SQLite: ", sqlite3_errmsg(handle_), ")"));
+    }
+  }
   return absl::Status(CodeOf(code),
                       absl::StrCat("SQLite: ", sqlite3_errmsg(handle_), " (code ", code, "), in: ", ToAbsl(what)));
 }
