@@ -14,7 +14,7 @@ ALLOWED = {
     "server": {"base", "proto", "experiments"},
     "cli": {"base", "proto", "experiments", "kernels/attention/variants.h"},
     "worker": {"base", "proto", "experiments"},
-    "worker/trainer": {"base", "proto", "experiments", "kernels", "worker/pipe.h"},
+    "worker/trainer": {"base", "proto", "experiments", "kernels", "worker/failure_kind.h", "worker/pipe.h"},
 }
 # Headers that a room must not see, whatever brings them.
 FORBIDDEN = {
