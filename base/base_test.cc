@@ -13,6 +13,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "base/subprocess.h"
+#include "base/utf8.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -130,6 +131,14 @@ TEST(FilesTest, ErrorsSayWhoseFaultItIs) {
   }
   for (int error : {ENOENT, EISDIR, ENOTDIR, EINVAL}) EXPECT_FALSE(IsNodeTrouble(FileError("cannot write", file, error))) << error;
   EXPECT_FALSE(IsNodeTrouble(absl::ResourceExhaustedError("no device memory left")));
+}
+
+TEST(Utf8, WellFormedOnly) {
+  for (const char* text : {"", "plain", "\u00fc", "\u20ac", "\U0001f600", "\U0010ffff", "\xed\x9f\xbf"}) EXPECT_TRUE(IsUtf8(text)) << text;
+  // A lone byte, a cut sequence, overlong forms, a surrogate, beyond U+10FFFF.
+  for (const char* text : {"\xff", "a\x80", "\xc3", "\xe2\x82", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80"}) {
+    EXPECT_FALSE(IsUtf8(text)) << text;
+  }
 }
 
 }  // namespace

@@ -1,16 +1,22 @@
 // Parsing, exit codes, progress, sweep input, and the client against a small server of the test's own.
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <set>
+#include <thread>
 
 #include "base/files.h"
 #include "base/hash.h"
 #include "cli/client.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/failures.h"
 #include "cli/local_server.h"
 #include "cli/progress.h"
+#include "cli/stop_signals.h"
 #include "cli/sweep_input.h"
 #include "cli/watcher.h"
 #include "gmock/gmock.h"
@@ -67,6 +73,17 @@ TEST(CommandLine, SaysWhatIsWrongAndTheNearestName) {
   for (const char* time : {"0", "-1", "soon", "nan", "inf", "1x", ""}) EXPECT_THAT(Error({"sweep", "wait", "s", "--timeout", time}), HasSubstr("--timeout"));
 }
 
+TEST(CommandLine, TakesOnlyTextThatTheCoordinatorCanTake) {
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"run", "\xff.yaml"}, {"query", "select '\xff'"}, {"sweep", "show", "\xff"}, {"table", "s", "--metric", "\xc3"}, {"\xff"}}) {
+    EXPECT_THAT(Error(arguments), HasSubstr("is not UTF-8"));
+  }
+  EXPECT_THAT(Error({"run", "\xff.yaml"}), HasSubstr("\\xff.yaml"));
+  EXPECT_THAT(Error({"run", "f", "--data-dir", ""}), HasSubstr("--data-dir is empty"));
+  EXPECT_THAT(Error({"run", ""}), HasSubstr("an argument is empty"));
+  EXPECT_TRUE(Parsed({"worker", "drain", "w", "--data-dir", "d"}).Has("--data-dir"));
+}
+
 TEST(CommandLine, EveryCommandHelpsWithAnExample) {
   EXPECT_TRUE(Parsed({}).help);
   EXPECT_TRUE(Parsed({"--help"}).help);
@@ -96,7 +113,7 @@ TEST(CommandLine, EveryCommandHelpsWithAnExample) {
 TEST(CommandLine, IntegersAreChecked) {
   EXPECT_EQ(*Parsed({"run", "f", "--slots", "3"}).GetInteger("--slots", 1, 1, 8), 3);
   EXPECT_EQ(*Parsed({"run", "f"}).GetInteger("--slots", 5, 1, 8), 5);
-  for (const char* value : {"0", "9", "x", "2.5", ""}) {
+  for (const char* value : {"0", "9", "x", "2.5"}) {
     EXPECT_EQ(ExitCodeFor(Parsed({"run", "f", "--slots", value}).GetInteger("--slots", 1, 1, 8).status()), kExitUsage) << value;
   }
 }
@@ -105,9 +122,10 @@ TEST(ExitCodes, FollowTheCause) {
   EXPECT_EQ(ExitCodeFor(absl::OkStatus()), 0);
   EXPECT_EQ(ExitCodeFor(UsageError("x")), 2);
   EXPECT_EQ(ExitCodeFor(absl::DeadlineExceededError("x")), 3);
-  EXPECT_EQ(ExitCodeFor(absl::UnavailableError("x")), 4);
+  EXPECT_EQ(ExitCodeFor(UnreachableError("x")), 4);
   for (const absl::Status& status : {absl::NotFoundError("x"), absl::InvalidArgumentError("x"), absl::AlreadyExistsError("x"),
-                                     absl::FailedPreconditionError("x"), absl::PermissionDeniedError("x"), absl::InternalError("x")}) {
+                                     absl::FailedPreconditionError("x"), absl::PermissionDeniedError("x"), absl::InternalError("x"),
+                                     absl::UnavailableError("a folder")}) {
     EXPECT_EQ(ExitCodeFor(status), 5) << status;
   }
   v1::Sweep sweep;
@@ -133,8 +151,8 @@ v1::Sweep SomeSweep(int64_t succeeded, int64_t steps) {
 
 TEST(Progress, LineSaysWhatAPersonWantsToKnow) {
   EXPECT_EQ(ProgressLine(SomeSweep(50, 500), 130, 130),
-            "quick [###############...............] 50/100 jobs, 2 running, 1 diverged | step 500/1000 | 15.2k tokens/s | 2m10s left");
-  EXPECT_EQ(ProgressLine(SomeSweep(50, 500), std::nullopt, 40), "quick 50/100 jobs, 2 running, 1 diverged");
+            "quick [###############...............] 50/100 jobs, 1 diverged | step 500/1000 | 15.2k tokens/s | 2m10s left");
+  EXPECT_EQ(ProgressLine(SomeSweep(50, 500), std::nullopt, 29), "quick 50/100 jobs, 1 diverged");
   v1::Sweep empty;
   EXPECT_EQ(ProgressLine(empty, std::nullopt, 20), " 0/0 jobs");
 }
@@ -196,6 +214,56 @@ TEST(SweepInputs, FindAndHashTheDataBesideTheFile) {
   EXPECT_EQ(input->data.sha256(), Sha256Hex("other words"));
 
   EXPECT_EQ(ReadSweepInput(JoinPath(dir.path(), "no.yaml"), "", nullptr).status().code(), absl::StatusCode::kNotFound);
+}
+
+v1::Job Failed(const std::string& id, v1::FailureKind kind, const std::string& message) {
+  v1::Job job;
+  job.set_job_id(id);
+  job.mutable_last_failure()->set_kind(kind);
+  job.mutable_last_failure()->set_message(message);
+  return job;
+}
+
+TEST(Failures, AreGroupedByCause) {
+  std::vector<v1::Job> jobs = {Failed("a", v1::OUT_OF_MEMORY, "8 GiB"), Failed("b", v1::INVALID_CONFIG, "too\nshort"),
+                               Failed("c", v1::UPSTREAM_FAILED, "a failed"), Failed("d", v1::INVALID_CONFIG, "too\nshort")};
+  EXPECT_THAT(FailureLines(jobs), testing::ElementsAre("2 x invalid_config: too short (b)", "1 x out_of_memory: 8 GiB (a)",
+                                                       "1 because the job that they build on failed"));
+  for (int i = 0; i < 10; ++i) jobs.push_back(Failed("e", v1::CODE_ERROR, std::to_string(i)));
+  EXPECT_THAT(FailureLines(jobs), testing::Contains("and 7 other causes"));
+  EXPECT_EQ(FailureLine(v1::Failure(), 80), "");
+}
+
+TEST(StopSignals, AFurtherOneEndsTheWaitForAChildAtOnce) {
+  SubprocessOptions options;
+  options.argv = {"/bin/sleep", "3600"};
+  options.pipe_stdin = false;
+  absl::StatusOr<Subprocess> child = Subprocess::Start(options);
+  ASSERT_TRUE(child.ok()) << child.status();
+  child->Kill(SIGSTOP);  // it never sees the SIGTERM
+  ::waitpid(child->pid(), nullptr, WUNTRACED);
+  CatchStopSignals("");
+  const DeferStop defer;
+  std::atomic<bool> done = false;
+  std::thread impatient([&] {
+    while (!done) {
+      ::kill(::getpid(), SIGINT);
+      ::usleep(10'000);
+    }
+  });
+  EXPECT_FALSE(StopProcess(&*child, 3600));
+  done = true;
+  impatient.join();
+  EXPECT_GT(StopCount(), 0);
+}
+
+TEST(StopSignals, EndTheProcessElsewhere) {
+  EXPECT_EXIT(
+      {
+        CatchStopSignals("stopped\n");
+        ::raise(SIGINT);
+      },
+      testing::ExitedWithCode(kExitInterrupted), "stopped");
 }
 
 TEST(LocalServers, LongSocketPathsMoveToTmp) {
@@ -326,7 +394,7 @@ TEST_F(ClientTest, AWaitEndsByTimeOutOrByItsTick) {
   EXPECT_EQ(ExitCodeFor(FollowSweep(&client, "endless", 0.01, nullptr).status()), kExitTimeout);
   int ticks = 0;
   const absl::StatusOr<v1::Sweep> stopped =
-      FollowSweep(&client, "endless", std::nullopt, nullptr, [&] { return ++ticks < 3 ? absl::OkStatus() : absl::CancelledError("enough"); });
+      FollowSweep(&client, "endless", std::nullopt, nullptr, [&](const v1::Sweep&) { return ++ticks < 3 ? absl::OkStatus() : absl::CancelledError("enough"); });
   EXPECT_EQ(stopped.status().message(), "enough");
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "cli/command_line.h"
 #include "grpcpp/grpcpp.h"
 
 namespace ablate {
@@ -55,7 +56,7 @@ absl::Status Client::ToAbslStatus(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   const std::string& message = status.error_message();
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE && channel_->GetState(false) != GRPC_CHANNEL_READY) {
-    return absl::UnavailableError(absl::StrCat(
+    return UnreachableError(absl::StrCat(
         "no coordinator answers at ", address_, ": start one with `ablate-server --data-dir DIR --listen ", address_,
         "`, or name another with --server ADDR or the variable ABLATE_SERVER (a finished run's folder: --data-dir DIR)"));
   }
@@ -63,6 +64,7 @@ absl::Status Client::ToAbslStatus(const grpc::Status& status) {
     return absl::DeadlineExceededError(absl::StrCat("the coordinator at ", address_, " did not answer within ", timeout_seconds_,
                                                     " s; give it longer with --timeout"));
   }
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) return UnreachableError(message);
   return absl::Status(static_cast<absl::StatusCode>(static_cast<int>(status.error_code())), message);
 }
 

@@ -22,7 +22,7 @@ class Client {
 
   const std::string& address() const { return address_; }
 
-  // One call. Unavailable: nobody answers (the message says what to start), after a few tries where a coordinator had
+  // One call. UnreachableError: nobody answers (the message says what to start), after a few tries where a coordinator had
   // answered before. A request with a request_id may thus be sent twice; the coordinator answers both alike.
   template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*), const Request& request) {

@@ -7,11 +7,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "cli/commands.h"
 #include "cli/connection.h"
+#include "cli/failures.h"
+#include "experiments/axes.h"
 
 namespace ablate {
 namespace {
@@ -34,16 +37,21 @@ std::string MetricsJson(const v1::Job& job) {
   return absl::StrCat("{", absl::StrJoin(fields, ","), "}");
 }
 
+bool HasNtk(const v1::EvaluationTask& task) {
+  return std::any_of(task.eval_config().settings().begin(), task.eval_config().settings().end(),
+                     [](const v1::Setting& setting) { return setting.axis() == "eval.ntk" && setting.value().text() == "dynamic"; });
+}
+
 Cell TextOrNull(const std::string& text) { return text.empty() ? Cell::Null() : Cell::Text(text); }
 
 Report JobReport(const std::vector<v1::Job>& jobs) {
   Report report;
-  report.records.columns = {"job_id", "kind", "state", "outcome", "arm", "seed", "from_step", "to_step", "length", "split", "step",
+  report.records.columns = {"job_id", "kind", "state", "outcome", "arm", "seed", "from_step", "to_step", "length", "split", "ntk", "eval_config", "step",
                             "total_steps", "attempt", "failures", "max_failures", "failure", "message", "worker_id", "tokens_per_second",
                             "metrics", "parent_job_id", "retry_of", "sweep_ids", "key", "created_at", "started_at", "ended_at"};
   Sheet sheet;
   sheet.columns = {{.title = "job"}, {.title = "kind"}, {.title = "state"}, {.title = "arm"}, {.title = "seed", .right = true},
-                   {.title = "steps", .right = true}, {.title = "length", .right = true}, {.title = "attempt", .right = true},
+                   {.title = "steps", .right = true}, {.title = "length", .right = true}, {.title = "split"}, {.title = "ntk"}, {.title = "attempt", .right = true},
                    {.title = "worker"}, {.title = "note"}};
   for (const v1::Job& job : jobs) {
     const bool stage = job.kind() == v1::STAGE;
@@ -54,17 +62,19 @@ Report JobReport(const std::vector<v1::Job>& jobs) {
         {Cell::Text(job.job_id()), Cell::Text(v1::JobKind_Name(job.kind())), Cell::Text(v1::JobState_Name(job.state())),
          TextOrNull(OutcomeText(job)), Cell::Text(job.arm_label()), Cell::Integer(seed), stage ? Cell::Integer(s.from_step()) : Cell::Null(),
          stage ? Cell::Integer(s.to_step()) : Cell::Null(), stage ? Cell::Null() : Cell::Integer(e.length_tokens()),
-         stage ? Cell::Null() : Cell::Text(e.split()), Cell::Integer(job.step()), Cell::Integer(job.total_steps()),
+         stage ? Cell::Null() : Cell::Text(e.split()), stage ? Cell::Null() : Cell::Flag(HasNtk(e)),
+         stage ? Cell::Null() : Cell::Json(ToJson(e.eval_config())), Cell::Integer(job.step()), Cell::Integer(job.total_steps()),
          Cell::Integer(job.attempt()), Cell::Integer(job.failures()), Cell::Integer(job.max_failures()),
          TextOrNull(FailureText(job.last_failure())), TextOrNull(job.last_failure().message()), TextOrNull(job.worker_id()),
          Cell::Number(job.tokens_per_second()), Cell::Json(MetricsJson(job)), TextOrNull(job.parent_job_id()), TextOrNull(job.retry_of()),
          Cell::Json(JsonList(std::vector<std::string>(job.sweep_ids().begin(), job.sweep_ids().end()))), Cell::Text(job.key()),
          TimeCell(job.created_at_us()), TimeCell(job.started_at_us()), TimeCell(job.ended_at_us())});
-    std::string note = job.outcome() == v1::DIVERGED ? "diverged" : FailureText(job.last_failure());
+    std::string note = job.outcome() == v1::DIVERGED ? "diverged" : FailureLine(job.last_failure(), 160);
     if (job.state() == v1::SUCCEEDED && job.outcome() != v1::DIVERGED) note.clear();
     sheet.rows.push_back({job.job_id(), Lower(v1::JobKind_Name(job.kind())), v1::JobState_Name(job.state()), job.arm_label(), absl::StrCat(seed),
                           stage ? absl::StrCat(job.state() == v1::SUCCEEDED ? job.total_steps() : job.step(), "/", job.total_steps()) : "",
-                          stage ? "" : absl::StrCat(e.length_tokens()), absl::StrCat(job.attempt()), job.worker_id(), note});
+                          stage ? "" : absl::StrCat(e.length_tokens()), e.split(), stage ? "" : HasNtk(e) ? "on" : "off",
+                          absl::StrCat(job.attempt()), job.worker_id(), note});
   }
   report.sheets = {std::move(sheet)};
   return report;
@@ -142,18 +152,10 @@ Report WorkerReport(const std::vector<v1::WorkerInfo>& workers) {
 }  // namespace
 
 absl::StatusOr<int> RunJobList(const Invocation& invocation) {
-  v1::ListJobsRequest request;
-  if (!invocation.arguments.empty()) request.set_sweep(invocation.arguments[0]);
   ABLATE_ASSIGN_OR_RETURN(const std::vector<v1::JobState> states, ParseStates(invocation.Get("--state")));
-  for (const v1::JobState state : states) request.add_states(state);
-  request.set_page_size(1000);
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
-  std::vector<v1::Job> jobs;
-  do {
-    ABLATE_ASSIGN_OR_RETURN(const v1::ListJobsResponse page, connection->client().Call(&v1::Jobs::Stub::ListJobs, request));
-    jobs.insert(jobs.end(), page.jobs().begin(), page.jobs().end());
-    request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty());
+  ABLATE_ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs,
+                          ListAllJobs(&connection->client(), invocation.arguments.empty() ? "" : invocation.arguments[0], states));
   Emit(invocation, JobReport(jobs));
   return kExitDone;
 }
@@ -217,9 +219,15 @@ absl::StatusOr<int> RunJobExplain(const Invocation& invocation) {
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
   ABLATE_ASSIGN_OR_RETURN(const v1::ExplainJobResponse response, connection->client().Call(&v1::Jobs::Stub::ExplainJob, JobRequest(invocation)));
   Report report;
+  // The coordinator does not know under which address we see it.
+  std::string next_step = absl::StrReplaceAll(response.next_step(), {{"--server ADDRESS", absl::StrCat("--server ", ShellQuoted(connection->client().address()))}});
+  const v1::JobState state = response.job().state();
+  if (connection->is_private() && (state == v1::BLOCKED || state == v1::QUEUED || state == v1::RUNNING)) {
+    next_step = absl::StrCat("Nothing runs on this folder: ablate run FILE", WhereFlags(invocation));
+  }
   report.records.columns = {"job_id", "state", "explanation", "next_step"};
   report.records.rows.push_back({Cell::Text(response.job().job_id()), Cell::Text(v1::JobState_Name(response.job().state())),
-                                 Cell::Text(response.explanation()), Cell::Text(response.next_step())});
+                                 Cell::Text(response.explanation()), Cell::Text(next_step)});
   report.sheets = {VerticalSheet(report.records, 0)};
   Emit(invocation, report);
   return kExitDone;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -11,11 +12,13 @@
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "base/utf8.h"
 
 namespace ablate {
 namespace {
 
 constexpr char kUsagePayload[] = "ablate/usage";
+constexpr char kUnreachablePayload[] = "ablate/unreachable";
 
 const FlagSpec* FindFlag(std::string_view name) {
   const auto found = std::find_if(Flags().begin(), Flags().end(), [&](const FlagSpec& flag) { return flag.name == name; });
@@ -72,14 +75,17 @@ absl::Status UsageError(std::string_view message) {
   return status;
 }
 
+absl::Status UnreachableError(std::string_view message) {
+  absl::Status status = absl::UnavailableError(ToAbsl(message));
+  status.SetPayload(kUnreachablePayload, absl::Cord());
+  return status;
+}
+
 int ExitCodeFor(const absl::Status& status) {
   if (status.ok()) return kExitDone;
   if (status.GetPayload(kUsagePayload).has_value()) return kExitUsage;
-  switch (status.code()) {
-    case absl::StatusCode::kUnavailable: return kExitUnreachable;
-    case absl::StatusCode::kDeadlineExceeded: return kExitTimeout;
-    default: return kExitRefused;
-  }
+  if (status.GetPayload(kUnreachablePayload).has_value()) return kExitUnreachable;
+  return absl::IsDeadlineExceeded(status) ? kExitTimeout : kExitRefused;
 }
 
 std::string Invocation::Get(std::string_view flag, std::string_view otherwise) const {
@@ -120,6 +126,9 @@ absl::StatusOr<Invocation> ParseCommandLine(const std::vector<std::string>& argu
   // Flags of any command are split off first, so that they may stand before, between or after the words.
   Invocation invocation;
   std::vector<std::string> words, given;
+  for (const std::string& argument : arguments) {
+    if (!IsUtf8(argument)) return UsageError(absl::StrCat("the argument \"", absl::CHexEscape(argument), "\" is not UTF-8 text"));
+  }
   for (size_t i = 0; i < arguments.size(); ++i) {
     std::string argument = arguments[i];
     if (argument == "--") {
@@ -150,6 +159,7 @@ absl::StatusOr<Invocation> ParseCommandLine(const std::vector<std::string>& argu
       if (i + 1 == arguments.size()) return UsageError(absl::StrCat(argument, " needs a value: ", argument, " ", ToAbsl(flag->value)));
       value = arguments[++i];
     }
+    if (value->empty() && !flag->value.empty()) return UsageError(absl::StrCat(argument, " is empty: ", argument, " ", ToAbsl(flag->value)));
     if (!invocation.flags.emplace(argument, *value).second) return UsageError(absl::StrCat(argument, " is given twice"));
   }
   if (words.empty() && given.empty()) {
@@ -178,6 +188,9 @@ absl::StatusOr<Invocation> ParseCommandLine(const std::vector<std::string>& argu
   if (words.size() > invocation.command->max_arguments) {
     return UsageError(absl::StrCat("ablate ", ToAbsl(invocation.command->name), ": unexpected argument \"",
                                    words[invocation.command->max_arguments], "\"", usage()));
+  }
+  for (const std::string& word : words) {
+    if (word.empty()) return UsageError(absl::StrCat("ablate ", ToAbsl(invocation.command->name), ": an argument is empty", usage()));
   }
   invocation.arguments = std::move(words);
   if (invocation.Has("--output") && !ParseOutputFormat(invocation.Get("--output"))) {
@@ -215,7 +228,8 @@ std::string GeneralHelp(const std::vector<Command>& commands) {
   out +=
       "\nA SWEEP is a name or an id. The coordinator is asked at --server ADDR, else at $ABLATE_SERVER, else at 127.0.0.1:7433;\n"
       "--data-dir D reads D/ablate.db without a running one. ablate COMMAND --help says more, with an example.\n"
-      "Ends with 0 done, 1 jobs failed, 2 usage, 3 time-out, 4 coordinator unreachable, 5 refused.\n";
+      "Ends with 0 done, 1 jobs failed, 2 usage, 3 time-out, 4 coordinator unreachable, 5 refused,\n"
+      "6 output not written.\n";
   return out;
 }
 

@@ -21,6 +21,7 @@ enum ExitCode : int {
   kExitTimeout = 3,
   kExitUnreachable = 4,
   kExitRefused = 5,
+  kExitOutput = 6,        // what was asked for could not be written to stdout
   kExitInterrupted = 130,  // Ctrl-C, as of any program
 };
 
@@ -55,6 +56,7 @@ class Invocation {
   bool Has(std::string_view flag) const { return flags.count(flag) > 0; }
   std::string Get(std::string_view flag, std::string_view otherwise = "") const;
   OutputFormat output() const;              // checked while parsing
+  bool for_programs() const { return output() == OutputFormat::kJson || output() == OutputFormat::kCsv; }
   std::optional<double> timeout() const;    // seconds, checked while parsing
   // InvalidArgument: not a whole number within the bounds.
   absl::StatusOr<int64_t> GetInteger(std::string_view flag, int64_t otherwise, int64_t minimum, int64_t maximum) const;
@@ -64,7 +66,7 @@ class Invocation {
 const std::vector<FlagSpec>& Flags();
 const std::vector<Command>& Commands();
 
-// InvalidArgument: unknown command or flag (with the nearest known name), missing or surplus argument, bad value of a common flag.
+// InvalidArgument: text that is not UTF-8, unknown command or flag (with the nearest known name), missing or surplus argument, bad value of a common flag.
 // Words and flags may be mixed; "--flag=value" and "--flag value"; "-o" is "--output", "-h" "--help"; after "--" all are arguments.
 absl::StatusOr<Invocation> ParseCommandLine(const std::vector<std::string>& arguments, const std::vector<Command>& commands);
 
@@ -74,9 +76,11 @@ absl::StatusOr<double> ParseDuration(std::string_view text);
 std::string GeneralHelp(const std::vector<Command>& commands);
 std::string CommandHelp(const Command& command);
 
-// kExitUsage for errors marked by UsageError, else by the status code.
+// kExitUsage for errors marked by UsageError, kExitUnreachable for those marked by UnreachableError, else by the status code.
 int ExitCodeFor(const absl::Status& status);
 // InvalidArgument that is the command line's fault, not the coordinator's answer.
 absl::Status UsageError(std::string_view message);
+// Unavailable, of a coordinator: it does not answer, or cannot serve now. (Files and folders may be unavailable, too.)
+absl::Status UnreachableError(std::string_view message);
 
 }  // namespace ablate

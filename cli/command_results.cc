@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/connection.h"
 #include "cli/result_tables.h"
@@ -90,9 +91,9 @@ absl::StatusOr<int> RunTable(const Invocation& invocation) {
   request.set_level(level);
   for (const std::string& metric : Metrics(invocation)) request.add_metrics(metric);
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
-  ABLATE_ASSIGN_OR_RETURN(const v1::GetTableResponse response, connection->client().Call(&v1::Results::Stub::GetTable, request));
-  Emit(invocation, TableReport(response));
-  if (response.rows().empty()) Say("nothing is measured yet: see `ablate sweep show " + request.sweep() + "`");
+  ABLATE_ASSIGN_OR_RETURN(v1::GetTableResponse response, connection->client().Call(&v1::Results::Stub::GetTable, request));
+  if (KeepMeasured(&response) || invocation.for_programs()) Emit(invocation, TableReport(response));
+  if (response.rows().empty()) Say(absl::StrCat("nothing is measured: see `ablate job list ", ShellQuoted(request.sweep()), WhereFlags(invocation), "`"));
   return kExitDone;
 }
 
@@ -104,16 +105,20 @@ absl::StatusOr<int> RunCompare(const Invocation& invocation) {
   for (const std::string& metric : Metrics(invocation)) request.add_metrics(metric);
   ABLATE_ASSIGN_OR_RETURN(*request.mutable_baseline_arm_json(), ArmJson(invocation.Get("--baseline")));
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
-  ABLATE_ASSIGN_OR_RETURN(const v1::CompareArmsResponse response, connection->client().Call(&v1::Results::Stub::CompareArms, request));
-  Emit(invocation, ComparisonReport(response));
-  if (response.rows().empty()) Say("nothing to compare yet: see `ablate sweep show " + request.sweep() + "`");
+  ABLATE_ASSIGN_OR_RETURN(v1::CompareArmsResponse response, connection->client().Call(&v1::Results::Stub::CompareArms, request));
+  if (KeepMeasured(&response) || invocation.for_programs()) Emit(invocation, ComparisonReport(response));
+  if (response.rows().empty()) Say(absl::StrCat("nothing to compare: see `ablate job list ", ShellQuoted(request.sweep()), WhereFlags(invocation), "`"));
   return kExitDone;
 }
 
 absl::StatusOr<int> RunQuery(const Invocation& invocation) {
   v1::QueryRequest request;
   request.set_sql(invocation.arguments[0]);
-  if (request.sql() == "-") request.set_sql(std::string(std::istreambuf_iterator<char>(std::cin), {}));
+  if (request.sql() == "-") {
+    const std::string text(std::istreambuf_iterator<char>(std::cin), {});
+    if (!IsUtf8(text)) return UsageError("the statement on stdin is not UTF-8 text");
+    request.set_sql(text);
+  }
   ABLATE_ASSIGN_OR_RETURN(const int64_t max_rows, invocation.GetInteger("--max-rows", 0, 1, 10'000'000));
   request.set_max_rows(max_rows);
   if (invocation.timeout()) request.set_time_limit_ms(static_cast<int64_t>(std::min(*invocation.timeout(), 600.0) * 1000));

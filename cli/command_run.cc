@@ -1,6 +1,5 @@
 // ablate run: coordinator and worker on this machine, for one sweep, with the programs that one would start by hand.
 #include <sched.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,15 +15,18 @@
 #include "base/strings.h"
 #include "cli/commands.h"
 #include "cli/connection.h"
+#include "cli/failures.h"
 #include "cli/local_server.h"
 #include "cli/result_tables.h"
+#include "cli/stop_signals.h"
 #include "cli/watcher.h"
 #include "experiments/plan.h"
 
 namespace ablate {
 namespace {
 
-constexpr int kMaxWorkerStarts = 4;
+constexpr int kMaxWorkerStarts = 5;  // without progress in between
+constexpr double kFirstPauseSeconds = 1;
 constexpr double kDrainSeconds = 30;
 
 int Cores() {
@@ -34,59 +36,42 @@ int Cores() {
   return std::max(1, CPU_COUNT(&set));
 }
 
-sigset_t StopSignals() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&signals, signal);
-  return signals;
-}
-
-// Takes a pending stop signal, if there is one.
-bool StopWanted() {
-  const sigset_t signals = StopSignals();
-  const timespec now = {};
-  return ::sigtimedwait(&signals, nullptr, &now) > 0;
-}
-
 class LocalWorker {
  public:
   LocalWorker(std::string server, std::string dir, int64_t slots, bool noop)
       : server_(std::move(server)), dir_(std::move(dir)), slots_(slots), noop_(noop) {}
-  // Lets it save checkpoints and give its jobs back; a second Ctrl-C ends that.
+  // Lets it save checkpoints and give its jobs back; a further Ctrl-C ends that.
   ~LocalWorker() {
-    if (!process_ || process_->HasExited()) return;
-    process_->Kill(SIGTERM);
-    const auto start = std::chrono::steady_clock::now();
-    while (!process_->HasExited()) {
-      const timespec tenth = {.tv_sec = 0, .tv_nsec = 100'000'000};
-      const sigset_t signals = StopSignals();
-      const bool again = ::sigtimedwait(&signals, nullptr, &tenth) > 0;
-      if (again || std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > kDrainSeconds) {
-        process_->Kill(SIGKILL);
-        process_->Wait();
-      }
-    }
+    if (process_) StopProcess(&*process_, kDrainSeconds);
   }
 
-  // Starts it, or starts it again when it has died. FailedPrecondition: it dies again and again.
-  absl::Status KeepRunning() {
+  // Starts it, or starts it again when it has died: later and later while `progress` (which only grows) stands still.
+  // FailedPrecondition: it dies again and again.
+  absl::Status KeepRunning(int64_t progress) {
     if (process_ && !process_->HasExited()) return absl::OkStatus();
-    const std::string log = JoinPath(dir_, "worker.log");
-    if (process_) {
-      const std::string end = process_->Wait().Describe();
+    const auto now = std::chrono::steady_clock::now();
+    if (process_ && !again_at_) {
+      if (progress > progress_) starts_ = 1;
+      const std::string log = JoinPath(dir_, "worker.log"), end = process_->Wait().Describe();
       if (starts_ == kMaxWorkerStarts) {
-        return absl::FailedPreconditionError(absl::StrCat("the worker ended ", starts_, " times, at last with ", end, "; its log is ", log, ":\n", Tail(log)));
+        return absl::FailedPreconditionError(absl::StrCat("the worker ended ", starts_, " times without any progress, at last with ", end,
+                                                          "; its log is ", log, ":\n", Tail(log)));
       }
-      Say(absl::StrCat("the worker ended with ", end, " (", log, "); starting it again"));
+      const double pause = starts_ == 1 ? 0 : kFirstPauseSeconds * (1 << (starts_ - 2));
+      Say(absl::StrCat("the worker ended with ", end, " (", log, "); starting it again", pause > 0 ? absl::StrCat(" in ", HumanSeconds(pause)) : ""));
+      again_at_ = now + std::chrono::milliseconds(static_cast<int64_t>(pause * 1000));
     }
+    if (again_at_ && now < *again_at_) return absl::OkStatus();
     ABLATE_ASSIGN_OR_RETURN(const std::string program, SiblingProgram("ablate-worker"));
     SubprocessOptions options;
     options.argv = {program, "--server", server_, "--device", "cpu", "--slots", absl::StrCat(slots_),
                     "--work-dir", JoinPath(dir_, "worker"), "--executor", noop_ ? "noop" : "trainer"};
     options.pipe_stdin = false;
-    options.stderr_path = log;
+    options.stderr_path = JoinPath(dir_, "worker.log");
     ABLATE_ASSIGN_OR_RETURN(Subprocess process, Subprocess::Start(options));
     process_ = std::move(process);
+    again_at_.reset();
+    progress_ = progress;
     ++starts_;
     return absl::OkStatus();
   }
@@ -96,7 +81,9 @@ class LocalWorker {
   const int64_t slots_;
   const bool noop_;
   std::optional<Subprocess> process_;
-  int starts_ = 0;
+  int starts_ = 0;  // since the last progress
+  int64_t progress_ = 0;
+  std::optional<std::chrono::steady_clock::time_point> again_at_;
 };
 
 // For people: the losses, if the sweep measures any; the rest is one command away.
@@ -115,31 +102,33 @@ std::set<std::string> KeepLosses(Response* response) {
   return others;
 }
 
-absl::Status PrintResults(const Invocation& invocation, Client* client, const v1::Sweep& sweep, const std::string& dir) {
+// Whether anything was measured.
+absl::StatusOr<bool> PrintResults(const Invocation& invocation, Client* client, const v1::Sweep& sweep, const std::string& dir) {
   v1::GetTableRequest table_request;
   table_request.set_sweep(sweep.sweep_id());
   ABLATE_ASSIGN_OR_RETURN(v1::GetTableResponse table, client->Call(&v1::Results::Stub::GetTable, table_request));
-  const bool for_programs = invocation.output() == OutputFormat::kJson || invocation.output() == OutputFormat::kCsv;
+  const bool measured = KeepMeasured(&table);
   std::set<std::string> others;
-  if (!for_programs) others = KeepLosses(&table);
-  Emit(invocation, TableReport(table));
-  if (!for_programs && sweep.arms() > 1) {
+  if (!invocation.for_programs()) others = KeepLosses(&table);
+  if (measured || invocation.for_programs()) Emit(invocation, TableReport(table));
+  if (!measured) return false;
+  if (!invocation.for_programs() && sweep.arms() > 1) {
     v1::CompareArmsRequest request;
     request.set_sweep(sweep.sweep_id());
     absl::StatusOr<v1::CompareArmsResponse> compared = client->Call(&v1::Results::Stub::CompareArms, request);
-    if (compared.ok() && !compared->rows().empty()) {
+    if (!compared.ok()) {
+      Say(absl::StrCat("no comparison: ", compared.status().message()));
+    } else if (KeepMeasured(&*compared)) {
       KeepLosses(&*compared);
       std::printf("\n");
       Emit(invocation, ComparisonReport(*compared));
-    } else if (!compared.ok()) {
-      Say(absl::StrCat("no comparison: ", compared.status().message()));
     }
   }
-  const std::string where = absl::StrCat(" --data-dir ", dir);
-  Say(absl::StrCat("\nEverything is in ", dir, "/ablate.db. Try next:\n  ablate table ", sweep.name(), where, " -o latex\n",
+  const std::string where = absl::StrCat(" --data-dir ", ShellQuoted(dir)), database = ShellQuoted(JoinPath(dir, "ablate.db"));
+  Say(absl::StrCat("\nEverything is in ", database, ". Try next:\n  ablate table ", sweep.name(), where, " -o latex\n",
                    others.empty() ? "" : absl::StrCat("  ablate table ", sweep.name(), where, " --metric ", absl::StrJoin(others, ","), "\n"),
-                   "  ablate compare ", sweep.name(), where, " -o json\n  sqlite3 ", dir, "/ablate.db 'SELECT * FROM confidence_intervals'"));
-  return absl::OkStatus();
+                   "  ablate compare ", sweep.name(), where, " -o json\n  sqlite3 ", database, " 'SELECT * FROM confidence_intervals'"));
+  return true;
 }
 
 // What this machine's worker could never take would wait for ever.
@@ -164,66 +153,104 @@ absl::StatusOr<v1::Sweep> Retry(Client* client, const v1::Sweep& sweep) {
   request.set_request_id(NewRequestId());
   request.set_sweep(sweep.sweep_id());
   ABLATE_ASSIGN_OR_RETURN(const v1::RetrySweepResponse response, client->Call(&v1::Sweeps::Stub::RetrySweep, request));
-  Say(absl::StrCat(response.new_jobs(), " new jobs for the failed ones"));
+  Say(absl::StrCat(Counted(response.new_jobs(), "new job"), " for the failed ones"));
   return response.sweep();
+}
+
+// The sweep of this name in the folder, where it comes from the same file; its data need not be at hand then: the coordinator has it.
+absl::StatusOr<std::optional<v1::Sweep>> FindSameFile(Client* client, const SweepInput& input) {
+  v1::GetSweepRequest get;
+  get.set_sweep(input.spec.name());
+  const absl::StatusOr<v1::Sweep> sweep = client->Call(&v1::Sweeps::Stub::GetSweep, get);
+  if (absl::IsNotFound(sweep.status())) return std::nullopt;
+  ABLATE_RETURN_IF_ERROR(sweep.status());
+  v1::QueryRequest query;
+  query.set_sql(absl::StrCat("SELECT yaml FROM sweeps WHERE sweep_id = '", sweep->sweep_id(), "'"));
+  bool same = false;
+  ABLATE_RETURN_IF_ERROR(client->Query(query, [&](const v1::QueryResponse& part) {
+    for (const v1::QueryResponse::Row& row : part.rows()) same = row.cells_size() == 1 && row.cells(0).text() == input.yaml;
+  }));
+  return same ? std::optional<v1::Sweep>(*sweep) : std::nullopt;
+}
+
+absl::StatusOr<v1::Sweep> Submit(Client* client, const SweepInput& input, Progress* progress, bool* created) {
+  *created = false;
+  if (!input.data_found) {
+    ABLATE_ASSIGN_OR_RETURN(const std::optional<v1::Sweep> same, FindSameFile(client, input));
+    if (!same) return MissingData(input);
+    // A cancelled one is taken up again only with its data.
+    if (same->state() != v1::SWEEP_CANCELLED) return *same;
+    return MissingData(input);
+  }
+  ABLATE_ASSIGN_OR_RETURN(v1::SubmitSweepResponse submitted, SubmitFile(client, input, progress));
+  *created = submitted.created();
+  return submitted.sweep();
+}
+
+// What grows with every bit of work that is done.
+int64_t WorkDone(const v1::Sweep& sweep) {
+  return sweep.jobs().succeeded() + sweep.jobs().failed() + sweep.jobs().cancelled() + sweep.steps_done();
 }
 
 }  // namespace
 
 absl::StatusOr<int> RunRun(const Invocation& invocation) {
-  // Before the first thread: all inherit the mask, and the signals wait for StopWanted.
-  const sigset_t signals = StopSignals();
-  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-
+  CatchStopSignals("\nstopped; the same command again resumes\n");
   ABLATE_ASSIGN_OR_RETURN(const int64_t slots, invocation.GetInteger("--slots", Cores(), 1, 4096));
   Progress progress(stderr);
-  ABLATE_ASSIGN_OR_RETURN(const SweepInput input, ReadInput(invocation, &progress, /*need_data=*/true));
-  ABLATE_RETURN_IF_ERROR(CheckRunsHere(input.spec.requirements()));
-  // A fault of the file is told before anything is started.
-  if (const absl::Status status = MakePlan(input.spec).status(); !status.ok()) return WithContext(status, input.file_name);
+  ABLATE_ASSIGN_OR_RETURN(const SweepInput input, ReadInput(invocation, &progress, /*need_data=*/false));
   const std::string dir = invocation.Get("--data-dir", absl::StrCat("ablate-runs/", input.spec.name()));
+  if (!input.data_found && !FileExists(JoinPath(dir, "ablate.db"))) return MissingData(input);
+  ABLATE_RETURN_IF_ERROR(CheckRunsHere(input.spec.requirements()));
+  // A fault of the file is told before anything is started. Without the data's hash there is no plan; the coordinator has one.
+  if (input.data_found) {
+    if (const absl::Status status = MakePlan(input.spec).status(); !status.ok()) return WithContext(status, input.file_name);
+  }
   ABLATE_RETURN_IF_ERROR(MakeDirs(dir));
   if (const std::optional<std::string> running = RunningServer(dir)) {
     return absl::FailedPreconditionError(absl::StrCat(dir, " is in use by a coordinator at ", *running, ": watch it with `ablate sweep watch ",
-                                                      input.spec.name(), " --data-dir ", dir, "`, or choose another --data-dir"));
+                                                      input.spec.name(), " --data-dir ", ShellQuoted(dir), "`, or choose another --data-dir"));
   }
+  const std::string again = absl::StrCat("ablate run ", ShellQuoted(invocation.arguments[0]), " --data-dir ", ShellQuoted(dir));
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<LocalServer> server, LocalServer::Start(dir, JoinPath(dir, "server.log")));
   Client client(server->address());
-  ABLATE_ASSIGN_OR_RETURN(const v1::SubmitSweepResponse submitted, SubmitFile(&client, input, &progress));
-  v1::Sweep sweep = submitted.sweep();
+  bool created = false;
+  ABLATE_ASSIGN_OR_RETURN(v1::Sweep sweep, Submit(&client, input, &progress, &created));
   if (sweep.state() == v1::SWEEP_FAILED && invocation.Has("--retry")) {
     ABLATE_ASSIGN_OR_RETURN(sweep, Retry(&client, sweep));
   }
   if (sweep.state() == v1::SWEEP_RUNNING) {
-    Say(absl::StrCat(submitted.created() ? "running " : "resuming ", sweep.name(), " on ", slots, slots == 1 ? " slot" : " slots", "; logs and results are in ",
-                     dir));
+    const int stops = StopCount();
+    const DeferStop defer;
+    Say(absl::StrCat(created ? "running " : "resuming ", sweep.name(), " on ", Counted(slots, "slot"), "; logs and results are in ", dir));
     LocalWorker worker(server->address(), dir, slots, input.spec.executor() == v1::EXECUTOR_NOOP);
-    ABLATE_RETURN_IF_ERROR(worker.KeepRunning());
-    const auto tick = [&]() -> absl::Status {
-      if (StopWanted()) return absl::CancelledError("");
-      if (server->HasExited()) {
-        return absl::UnavailableError(absl::StrCat("ablate-server ended; its log is ", dir, "/server.log:\n", Tail(JoinPath(dir, "server.log")),
-                                                   "the same command again resumes"));
-      }
-      return worker.KeepRunning();
+    ABLATE_RETURN_IF_ERROR(worker.KeepRunning(0));
+    const auto tick = [&](const v1::Sweep& now) -> absl::Status {
+      if (StopCount() > stops) return absl::CancelledError("");
+      if (server->HasExited()) return UnreachableError("ablate-server ended");
+      return worker.KeepRunning(WorkDone(now));
     };
     const absl::StatusOr<v1::Sweep> followed = FollowSweep(&client, sweep.sweep_id(), invocation.timeout(), &progress, tick);
-    if (absl::IsCancelled(followed.status())) {
-      Say("stopping: running jobs save what they have (Ctrl-C again ends that at once)...");
+    // What happened is said before the worker is stopped, which takes its time.
+    if (!followed.ok()) {
+      const std::string log = JoinPath(dir, "server.log");
+      const std::string why = absl::IsCancelled(followed.status()) ? "stopping"
+                              : server->HasExited() ? absl::StrCat("ablate-server ended; its log is ", log, ":\n", Tail(log), "stopping")
+                                                    : absl::StrCat(followed.status().message(), "\nstopping");
+      Say(absl::StrCat(why, ": running jobs save what they have (Ctrl-C", absl::IsCancelled(followed.status()) ? " again" : "",
+                       " ends that at once); the same command resumes: ", again));
+      return absl::IsCancelled(followed.status()) ? kExitInterrupted : ExitCodeFor(followed.status());
     }
-    if (absl::IsCancelled(followed.status()) || absl::IsDeadlineExceeded(followed.status())) {
-      Say(absl::StrCat("the same command again resumes: ablate run ", invocation.arguments[0], " --data-dir ", dir));
-    }
-    if (absl::IsCancelled(followed.status())) return kExitInterrupted;
-    ABLATE_RETURN_IF_ERROR(followed.status());
     sweep = *followed;
   } else {
     Say(absl::StrCat(sweep.name(), " is over already (", StateText(sweep.state()), "); its tables:"));
   }
-  ABLATE_RETURN_IF_ERROR(PrintResults(invocation, &client, sweep, dir));
+  ABLATE_ASSIGN_OR_RETURN(const bool measured, PrintResults(invocation, &client, sweep, dir));
+  if (!measured) Say("nothing was measured");
+  SayFailures(&client, sweep, absl::StrCat(" --data-dir ", ShellQuoted(dir)));
   if (sweep.jobs().failed() > 0) {
-    Say(absl::StrCat("\n", sweep.jobs().failed(), " jobs failed: ablate job list ", sweep.name(), " --state failed --data-dir ", dir,
-                     "\nnew jobs for them: ablate run ", invocation.arguments[0], " --data-dir ", dir, " --retry"));
+    Say(absl::StrCat("when the cause is mended, new jobs for them: ", again, " --retry\n(a changed sweep file or other data is another sweep: "
+                     "give it another `name:` or --data-dir)"));
   }
   return ExitCodeOfSweep(sweep);
 }

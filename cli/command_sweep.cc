@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "cli/commands.h"
 #include "cli/connection.h"
+#include "cli/failures.h"
 #include "cli/watcher.h"
 #include "experiments/plan.h"
 
@@ -46,15 +47,18 @@ Report SweepReport(const std::vector<v1::Sweep>& sweeps) {
 
 absl::StatusOr<int> FollowAndReport(const Invocation& invocation, bool show) {
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
+  ABLATE_RETURN_IF_ERROR(connection->CheckServed(invocation, invocation.arguments[0]));
   Progress progress(stderr);
-  ABLATE_ASSIGN_OR_RETURN(const v1::Sweep sweep,
-                          FollowSweep(&connection->client(), invocation.arguments[0], invocation.timeout(), show ? &progress : nullptr));
-  Emit(invocation, SweepReport({sweep}));
-  if (sweep.jobs().failed() > 0) {
-    Say(absl::StrCat(sweep.jobs().failed(), " jobs failed: see `ablate job list ", sweep.name(), " --state failed`; `ablate sweep retry ",
-                     sweep.name(), "` makes new ones"));
+  const absl::StatusOr<v1::Sweep> sweep =
+      FollowSweep(&connection->client(), invocation.arguments[0], invocation.timeout(), show ? &progress : nullptr);
+  if (absl::IsDeadlineExceeded(sweep.status())) return absl::DeadlineExceededError(absl::StrCat(sweep.status().message(), "; it goes on"));
+  ABLATE_RETURN_IF_ERROR(sweep.status());
+  Emit(invocation, SweepReport({*sweep}));
+  if (sweep->jobs().failed() > 0) {
+    SayFailures(&connection->client(), *sweep, WhereFlags(invocation));
+    Say(absl::StrCat("new jobs for them: ablate sweep retry ", sweep->name(), WhereFlags(invocation)));
   }
-  return ExitCodeOfSweep(sweep);
+  return ExitCodeOfSweep(*sweep);
 }
 
 }  // namespace
@@ -63,10 +67,11 @@ absl::StatusOr<int> RunSweepSubmit(const Invocation& invocation) {
   Progress progress(stderr);
   ABLATE_ASSIGN_OR_RETURN(const SweepInput input, ReadInput(invocation, &progress, /*need_data=*/true));
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
+  ABLATE_RETURN_IF_ERROR(connection->CheckServed(invocation, input.spec.name()));
   ABLATE_ASSIGN_OR_RETURN(const v1::SubmitSweepResponse response, SubmitFile(&connection->client(), input, &progress));
   const v1::Sweep& sweep = response.sweep();
   Emit(invocation, SweepReport({sweep}));
-  Say(response.created() ? absl::StrCat("submitted ", sweep.name(), ": ", response.new_jobs(), " new jobs, ", response.reused_jobs(), " shared with earlier sweeps")
+  Say(response.created() ? absl::StrCat("submitted ", sweep.name(), ": ", Counted(response.new_jobs(), "new job"), ", ", response.reused_jobs(), " shared with earlier sweeps")
                          : absl::StrCat(sweep.name(), " is here already: nothing new"));
   return kExitDone;
 }
@@ -90,7 +95,7 @@ absl::StatusOr<int> RunSweepPlan(const Invocation& invocation) {
                             "evaluation_tokens", "peak_disk_bytes", "plan_sha256", "data_found", "arm_list"};
   std::string arms;
   Sheet sheet;
-  sheet.title = absl::StrCat(summary.name(), ": ", summary.arms_size(), " arms x ", summary.seeds(), " seeds = ", summary.points(), " points");
+  sheet.title = absl::StrCat(summary.name(), ": ", Counted(summary.arms_size(), "arm"), " x ", Counted(summary.seeds(), "seed"), " = ", Counted(summary.points(), "point"));
   sheet.columns = {{.title = "arm"}, {.title = "stages", .right = true}, {.title = "shared", .right = true}, {.title = "evaluations", .right = true}};
   for (const v1::PlanSummary::Arm& arm : summary.arms()) {
     absl::StrAppend(&arms, arms.empty() ? "" : ",", "{\"label\":", JsonString(arm.label()), ",\"arm\":", arm.arm_json().empty() ? "{}" : arm.arm_json(),
@@ -99,7 +104,7 @@ absl::StatusOr<int> RunSweepPlan(const Invocation& invocation) {
   }
   sheet.footer = {
       "",
-      absl::StrCat(summary.stages(), " training stages, ", summary.evaluations(), " evaluations"),
+      absl::StrCat(Counted(summary.stages(), "training stage"), ", ", Counted(summary.evaluations(), "evaluation")),
       absl::StrCat(summary.steps(), " training steps; ", summary.steps_without_sharing(), " without sharing: ", absl::StrFormat("%.1f", saved * 100), " % saved"),
       absl::StrFormat("%.4g training tokens, %.4g evaluation tokens; at most %s of checkpoints", static_cast<double>(summary.train_tokens()),
                       static_cast<double>(summary.evaluation_tokens()), HumanBytes(summary.peak_disk_bytes()))};
@@ -160,7 +165,7 @@ absl::StatusOr<int> RunSweepRetry(const Invocation& invocation) {
   request.set_sweep(invocation.arguments[0]);
   ABLATE_ASSIGN_OR_RETURN(const v1::RetrySweepResponse response, connection->client().Call(&v1::Sweeps::Stub::RetrySweep, request));
   Emit(invocation, SweepReport({response.sweep()}));
-  Say(response.new_jobs() == 0 ? "nothing to retry: no job of it has failed" : absl::StrCat(response.new_jobs(), " new jobs"));
+  Say(response.new_jobs() == 0 ? "nothing to retry: no job of it has failed" : Counted(response.new_jobs(), "new job"));
   return kExitDone;
 }
 

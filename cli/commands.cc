@@ -4,8 +4,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -17,6 +19,9 @@
 
 namespace ablate {
 namespace {
+
+// Of the first output that failed, as errno has it. One thread prints.
+int output_error = 0;
 
 constexpr int64_t kLargestUpload = int64_t{2} << 30;
 
@@ -73,7 +78,7 @@ const std::vector<Command>& Commands() {
       {"job cancel", "JOB", 1, 1, "cancel one job", "", "ablate job cancel job_5f0c6d2a9b1e4c77", {"--server", "--data-dir", "--output", "--timeout"}, &RunJobCancel},
       {"worker list", "", 0, 0, "list workers", "", "ablate worker list", {"--server", "--data-dir", "--output", "--timeout"}, &RunWorkerList},
       {"worker drain", "WORKER", 1, 1, "let a worker finish what it runs and take nothing new", "", "ablate worker drain worker_5f0c6d2a9b1e4c77",
-       {"--server", "--output", "--timeout"}, &RunWorkerDrain},
+       {"--server", "--data-dir", "--output", "--timeout"}, &RunWorkerDrain},
       {"table", "SWEEP", 1, 1, "means and confidence intervals over seeds",
        "As a table: one block a metric, arms as rows, lengths as columns. As json or csv: one row a mean, with its seeds and jobs.",
        "ablate table quickstart -o latex --metric loss", {"--metric", "--level", "--server", "--data-dir", "--output", "--timeout"}, &RunTable},
@@ -92,8 +97,23 @@ const std::vector<Command>& Commands() {
 
 void Emit(const Invocation& invocation, const Report& report) {
   const std::string text = Print(report, invocation.output(), TerminalWidth(STDOUT_FILENO, 160));
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  if (std::fwrite(text.data(), 1, text.size(), stdout) < text.size() || std::fflush(stdout) != 0) output_error = errno;
+}
+
+absl::Status FinishOutput() {
+  // Closing shows what the system found out late; a second Emit may have succeeded after a failed one.
+  const bool failed = std::ferror(stdout) != 0;
+  if ((std::fclose(stdout) != 0 || failed) && output_error == 0) output_error = errno;
+  if (output_error == 0) return absl::OkStatus();
+  const std::string message = absl::StrCat("cannot write to stdout: ", std::strerror(output_error));
+  return output_error == EPIPE ? absl::AbortedError(message) : absl::UnavailableError(message);
+}
+
+std::string WhereFlags(const Invocation& invocation) {
+  for (const char* flag : {"--data-dir", "--server"}) {
+    if (invocation.Has(flag)) return absl::StrCat(" ", flag, " ", ShellQuoted(invocation.Get(flag)));
+  }
+  return "";
 }
 
 void Say(const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }
@@ -132,6 +152,11 @@ Sheet VerticalSheet(const Records& records, size_t row) {
   return sheet;
 }
 
+absl::Status MissingData(const SweepInput& input) {
+  return absl::NotFoundError(absl::StrCat("the data file ", input.missing, " is not there (named by ", input.file_name,
+                                          ", relative to it): bring it, or say where it is with --data PATH"));
+}
+
 absl::StatusOr<SweepInput> ReadInput(const Invocation& invocation, Progress* progress, bool need_data) {
   absl::StatusOr<SweepInput> input =
       ReadSweepInput(invocation.arguments[0], invocation.Get("--data"), [&](const std::string& path, int64_t done, int64_t bytes) {
@@ -140,8 +165,7 @@ absl::StatusOr<SweepInput> ReadInput(const Invocation& invocation, Progress* pro
       });
   progress->Clear();
   if (input.ok() && need_data && !input->data_found) {
-    return absl::NotFoundError(absl::StrCat("the data file ", input->missing, " is not there (named by ", input->file_name,
-                                            ", relative to it): bring it, or say where it is with --data PATH"));
+    return MissingData(*input);
   }
   return input;
 }

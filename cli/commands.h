@@ -34,8 +34,12 @@ absl::StatusOr<int> RunQuery(const Invocation& invocation);
 absl::StatusOr<int> RunVariants(const Invocation& invocation);
 absl::StatusOr<int> RunVersion(const Invocation& invocation);
 
-// Prints to stdout in the format asked for.
+// Prints to stdout in the format asked for. What cannot be written is found by FinishOutput.
 void Emit(const Invocation& invocation, const Report& report);
+// After the last output: whether all of stdout was taken. Aborted: its reader went away (a pipe into `head`); Unavailable: anything else.
+absl::Status FinishOutput();
+// " --data-dir D" or " --server A" as the command was given it, for the commands that a message proposes; "".
+std::string WhereFlags(const Invocation& invocation);
 // A line to stderr.
 void Say(const std::string& line);
 
@@ -49,6 +53,8 @@ Cell TimeCell(int64_t micros);
 // "SWEEP_RUNNING" -> "RUNNING".
 std::string StateText(v1::SweepState state);
 
+// NotFound: the data is not there, with what to do.
+absl::Status MissingData(const SweepInput& input);
 // Reads and hashes the file's data (which must be here), uploads what the coordinator lacks, submits; shows progress. Safe to repeat.
 absl::StatusOr<v1::SubmitSweepResponse> SubmitFile(Client* client, const SweepInput& input, Progress* progress);
 // ReadSweepInput with the hashing shown. NotFound, with what to do, when data is missing and `need_data`.

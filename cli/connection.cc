@@ -32,4 +32,17 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const Invocation& i
   return connection;
 }
 
+absl::Status Connection::CheckServed(const Invocation& invocation, const std::string& sweep) {
+  if (!is_private()) return absl::OkStatus();
+  v1::GetSweepRequest request;
+  request.set_sweep(sweep);
+  const absl::StatusOr<v1::Sweep> state = client_->Call(&v1::Sweeps::Stub::GetSweep, request);
+  if (state.ok() && state->state() != v1::SWEEP_RUNNING) return absl::OkStatus();
+  if (!state.ok() && !absl::IsNotFound(state.status())) return state.status();
+  const std::string dir = ShellQuoted(invocation.Get("--data-dir"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      state.ok() ? absl::StrCat("sweep ", sweep, " is not over, but nothing runs") : "nothing runs", " on ", dir, ": `ablate run FILE --data-dir ", dir,
+      state.ok() ? "` resumes it" : "` runs a sweep there"));
+}
+
 }  // namespace ablate

@@ -19,6 +19,10 @@ class Connection {
   static absl::StatusOr<std::unique_ptr<Connection>> Open(const Invocation& invocation);
 
   Client& client() { return *client_; }
+  // The server was started here, for this command: no worker will come.
+  bool is_private() const { return server_ != nullptr; }
+  // FailedPrecondition, with what to do, when the server is private and the sweep is not over.
+  absl::Status CheckServed(const Invocation& invocation, const std::string& sweep);
 
  private:
   Connection() = default;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <sys/un.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <thread>
@@ -14,6 +16,7 @@
 #include "base/files.h"
 #include "base/status_macros.h"
 #include "cli/client.h"
+#include "cli/stop_signals.h"
 
 namespace ablate {
 namespace {
@@ -44,10 +47,15 @@ std::string Tail(const std::string& path, size_t max_bytes) {
 }
 
 bool StopProcess(Subprocess* process, double seconds) {
+  // Who does not want to wait for the one child will not want to wait for the next.
+  static std::atomic<bool> hurry = false;
+  const DeferStop defer;
+  const int stops = StopCount();
   process->Kill(SIGTERM);
   const auto start = std::chrono::steady_clock::now();
   while (!process->HasExited()) {
-    if (SecondsSince(start) > seconds) {
+    if (StopCount() > stops) hurry = true;
+    if (StopCount() > stops || SecondsSince(start) > (hurry ? std::min(seconds, 1.0) : seconds)) {
       process->Kill(SIGKILL);
       process->Wait();
       return false;

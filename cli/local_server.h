@@ -43,7 +43,8 @@ absl::StatusOr<std::string> SiblingProgram(const std::string& name);
 // The last lines of a file, for messages; "" when it cannot be read.
 std::string Tail(const std::string& path, size_t max_bytes = 2000);
 
-// SIGTERM, then SIGKILL after `seconds`; true when it ended by itself.
+// SIGTERM, then SIGKILL after `seconds`, or at once when a caught stop signal comes meanwhile (then later calls wait for one second
+// at most); true when it ended by itself.
 bool StopProcess(Subprocess* process, double seconds);
 
 }  // namespace ablate

@@ -33,7 +33,6 @@ std::string Thousands(double value) {
 
 std::string ProgressLine(const v1::Sweep& sweep, std::optional<double> seconds_left, int width) {
   std::string line = absl::StrCat(Done(sweep.jobs()), "/", All(sweep.jobs()), " jobs");
-  if (sweep.jobs().running() > 0) absl::StrAppend(&line, ", ", sweep.jobs().running(), " running");
   if (sweep.jobs().failed() > 0) absl::StrAppend(&line, ", ", sweep.jobs().failed(), " failed");
   if (sweep.diverged() > 0) absl::StrAppend(&line, ", ", sweep.diverged(), " diverged");
   if (sweep.steps_total() > 0) absl::StrAppend(&line, " | step ", sweep.steps_done(), "/", sweep.steps_total());

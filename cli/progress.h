@@ -11,7 +11,7 @@
 
 namespace ablate {
 
-// "quickstart [#####.....] 45/126 jobs, 2 running | step 12000/36000 | 15.2k tokens/s | 2m10s left". At most `width` columns.
+// "quickstart [#####.....] 45/126 jobs | step 12000/36000 | 15.2k tokens/s | 2m10s left". At most `width` columns.
 std::string ProgressLine(const v1::Sweep& sweep, std::optional<double> seconds_left, int width);
 
 // How long a sweep will take: from the share of jobs and steps done since the first update.

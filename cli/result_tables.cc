@@ -50,6 +50,12 @@ std::string MethodText(const std::string& method) {
   return absl::StrCat(method, " interval");
 }
 
+// A note and the cells that have it.
+struct Note {
+  std::string text;
+  std::vector<std::string> places;
+};
+
 // One block of a pivot: the cells of one (sweep, metric, split), arms in the order of their first row.
 struct Block {
   std::string sweep, metric, split;
@@ -60,7 +66,7 @@ struct Block {
   std::set<std::string> methods, levels;
   std::vector<double> half_widths;
   int decimals = 4;  // of every cell, by the median half-width: a column is read at a glance only if its points line up
-  std::vector<std::string> notes;
+  std::vector<Note> notes;
   int64_t diverged = 0;
 };
 
@@ -98,7 +104,7 @@ std::vector<Block> MakeBlocks(const Rows& rows) {
 
 Sheet SheetOfBlock(const Block& block, const std::string& title) {
   Sheet sheet;
-  sheet.title = absl::StrCat(block.sweep, ": ", block.metric.empty() ? "nothing measured yet" : title, block.split.empty() ? "" : absl::StrCat(", ", block.split, " split"));
+  sheet.title = absl::StrCat(block.sweep, ": ", title, block.split.empty() ? "" : absl::StrCat(", ", block.split, " split"));
   sheet.columns.push_back({.title = "arm"});
   for (const auto& [ntk, length] : block.columns) {
     const bool of_training = length == 0;
@@ -118,14 +124,16 @@ Sheet SheetOfBlock(const Block& block, const std::string& title) {
 }
 
 std::string CountText(const Block& block, const char* what) {
-  if (block.counts.size() == 1) return absl::StrCat("n = ", *block.counts.begin(), " ", what, " in every cell");
-  return absl::StrCat("n = ", *block.counts.rbegin(), " ", what, " unless a cell says otherwise");
+  return absl::StrCat("n = ", Counted(*block.counts.rbegin(), what), block.counts.size() == 1 ? " in every cell" : " unless a cell says otherwise");
 }
 
 template <typename Row>
 void TakeNote(const Row& row, Block* block) {
-  if (row.note().empty() || block->metric.empty()) return;
-  block->notes.push_back(absl::StrCat(ArmLabel(row.arm_json()), ", length ", row.length(), row.ntk() ? ", NTK on: " : ": ", row.note()));
+  if (row.note().empty()) return;
+  const std::string place = absl::StrCat(ArmLabel(row.arm_json()), ", length ", row.length(), row.ntk() ? ", NTK on" : "");
+  auto same = std::find_if(block->notes.begin(), block->notes.end(), [&](const Note& note) { return note.text == row.note(); });
+  if (same == block->notes.end()) same = block->notes.insert(same, {.text = row.note()});
+  same->places.push_back(place);
 }
 
 void AddNotes(const Block& block, Sheet* sheet) {
@@ -135,8 +143,28 @@ void AddNotes(const Block& block, Sheet* sheet) {
     if (!ntk && length > 0 && block.columns.count({true, length}) == 0 && block.columns.rbegin()->first) once.push_back(absl::StrCat(length));
   }
   if (!once.empty()) sheet->footer.push_back(absl::StrCat("length ", absl::StrJoin(once, ", "), ": NTK on and off are the same there, shown once"));
-  for (size_t i = 0; i < block.notes.size() && i < kMaxNotes; ++i) sheet->footer.push_back(block.notes[i]);
-  if (block.notes.size() > kMaxNotes) sheet->footer.push_back(absl::StrCat("and ", block.notes.size() - kMaxNotes, " more notes: see -o json"));
+  // What is said of many cells is said once.
+  constexpr size_t kMaxPlaces = 2;
+  std::vector<std::string> lines;
+  for (const Note& note : block.notes) {
+    if (note.places.size() == block.cells.size() && note.places.size() > 1) {
+      lines.push_back(absl::StrCat("every cell: ", note.text));
+    } else if (note.places.size() > kMaxPlaces) {
+      lines.push_back(absl::StrCat(note.places.size(), " cells: ", note.text, " (which: see -o json)"));
+    } else {
+      for (const std::string& place : note.places) lines.push_back(absl::StrCat(place, ": ", note.text));
+    }
+  }
+  for (size_t i = 0; i < lines.size() && i < kMaxNotes; ++i) sheet->footer.push_back(lines[i]);
+  if (lines.size() > kMaxNotes) sheet->footer.push_back(absl::StrCat("and ", Counted(lines.size() - kMaxNotes, "more note"), ": see -o json"));
+}
+
+template <typename Response>
+bool KeepRowsWithMetric(Response* response) {
+  const auto rest = std::stable_partition(response->mutable_rows()->begin(), response->mutable_rows()->end(),
+                                          [](const auto& row) { return !row.metric().empty(); });
+  response->mutable_rows()->erase(rest, response->mutable_rows()->end());
+  return !response->rows().empty();
 }
 
 template <typename Row>
@@ -145,6 +173,9 @@ std::optional<double> Opt(const Row& row, bool (Row::*has)() const, double (Row:
 }
 
 }  // namespace
+
+bool KeepMeasured(v1::GetTableResponse* response) { return KeepRowsWithMetric(response); }
+bool KeepMeasured(v1::CompareArmsResponse* response) { return KeepRowsWithMetric(response); }
 
 Report TableReport(const v1::GetTableResponse& response) {
   Report report;
@@ -179,7 +210,7 @@ Report TableReport(const v1::GetTableResponse& response) {
   for (const Block& block : blocks) {
     Sheet sheet = SheetOfBlock(block, block.metric);
     sheet.footer.push_back(absl::StrCat("mean ± half-width of the ", absl::StrJoin(block.levels, "/"), " ",
-                                        absl::StrJoin(block.methods, ", "), " over seeds; ", CountText(block, "seeds")));
+                                        absl::StrJoin(block.methods, ", "), " over seeds; ", CountText(block, "seed")));
     if (block.diverged > 0) {
       sheet.footer.push_back("diverged: the run's loss or gradient stopped being finite; it is not in the mean (survivors only)");
     }
@@ -224,9 +255,9 @@ Report ComparisonReport(const v1::CompareArmsResponse& response) {
     Sheet sheet = SheetOfBlock(block, absl::StrCat(block.metric, ", difference from ", absl::StrJoin(baselines[&block], " / ")));
     sheet.footer.push_back(absl::StrCat("mean paired difference (arm minus baseline, same seed) ± half-width of the ",
                                         absl::StrJoin(block.levels, "/"), " ", absl::StrJoin(block.methods, ", "), "; ",
-                                        CountText(block, "pairs")));
+                                        CountText(block, "pair")));
     sheet.footer.push_back(absl::StrCat("p: two-sided, adjusted by Holm over ", absl::StrJoin(families[&block], "/"),
-                                        " comparisons of ", block.metric));
+                                        *families[&block].rbegin() == 1 ? " comparison of " : " comparisons of ", block.metric));
     AddNotes(block, &sheet);
     report.sheets.push_back(std::move(sheet));
   }

@@ -7,6 +7,10 @@
 
 namespace ablate {
 
+// Leaves the rows that say of an arm that nothing at all was measured out; whether any row is left.
+bool KeepMeasured(v1::GetTableResponse* response);
+bool KeepMeasured(v1::CompareArmsResponse* response);
+
 Report TableReport(const v1::GetTableResponse& response);
 Report ComparisonReport(const v1::CompareArmsResponse& response);
 

@@ -4,11 +4,14 @@
 #include <cstdlib>
 
 #include "base/files.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
 namespace ablate {
 namespace {
+
+using testing::HasSubstr;
 
 void ExpectGolden(const std::string& name, const std::string& text) {
   const std::string path = JoinPath(ABLATE_CLI_GOLDEN_DIR, name);
@@ -140,6 +143,38 @@ TEST(ResultTables, NothingMeasuredIsNoError) {
   EXPECT_EQ(Print(TableReport({}), OutputFormat::kJson), "[]\n");
   EXPECT_EQ(Print(TableReport({}), OutputFormat::kTable), "(nothing)\n");
   EXPECT_EQ(Print(ComparisonReport({}), OutputFormat::kTable), "(nothing)\n");
+
+  v1::GetTableResponse table;  // as a coordinator answers when every job has failed
+  table.add_rows()->set_arm_json(kArms[0]);
+  EXPECT_FALSE(KeepMeasured(&table));
+  EXPECT_EQ(Print(TableReport(table), OutputFormat::kJson), "[]\n");
+  table = Table();
+  const int rows = table.rows_size();
+  table.add_rows()->set_arm_json(kArms[0]);
+  EXPECT_TRUE(KeepMeasured(&table));
+  EXPECT_EQ(table.rows_size(), rows);
+}
+
+TEST(ResultTables, WhatHoldsForManyCellsIsSaidOnce) {
+  v1::GetTableResponse table = Table();
+  for (v1::ConfidenceRow& row : *table.mutable_rows()) {
+    row.set_n(1);
+    row.set_note("one seed: no interval");
+  }
+  std::string text = Print(TableReport(table), OutputFormat::kTable);
+  EXPECT_THAT(text, HasSubstr("every cell: one seed: no interval"));
+  EXPECT_THAT(text, HasSubstr("n = 1 seed in every cell"));
+  size_t lines = 0;
+  for (size_t at = 0; (at = text.find("one seed", at)) != std::string::npos; ++at) ++lines;
+  EXPECT_EQ(lines, 2u);  // one of each metric
+  table.mutable_rows(0)->set_note("another");
+  text = Print(TableReport(table), OutputFormat::kTable);
+  EXPECT_THAT(text, HasSubstr("length 128: another"));
+  EXPECT_THAT(text, HasSubstr(" cells: one seed: no interval (which: see -o json)"));
+
+  v1::CompareArmsResponse comparison = Comparison();
+  for (v1::ComparisonRow& row : *comparison.mutable_rows()) row.set_family_size(1);
+  EXPECT_THAT(Print(ComparisonReport(comparison), OutputFormat::kTable), HasSubstr("over 1 comparison of loss"));
 }
 
 }  // namespace

@@ -34,6 +34,8 @@ absl::StatusOr<SweepInput> ReadSweepInput(const std::string& path, const std::st
                                           const std::function<void(const std::string&, int64_t, int64_t)>& progress) {
   SweepInput input;
   input.file_name = path;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return UsageError(absl::StrCat(path, " is a folder; a sweep file is meant here"));
   ABLATE_ASSIGN_OR_RETURN(input.yaml, ReadFile(path));
   ABLATE_ASSIGN_OR_RETURN(input.spec, ParseSweepFile(input.yaml, path));
   input.data = input.spec.data();

@@ -96,7 +96,7 @@ bool IsOver(const v1::Sweep& sweep) {
 }  // namespace
 
 absl::StatusOr<v1::Sweep> FollowSweep(Client* client, const std::string& sweep, std::optional<double> timeout_seconds,
-                                      Progress* progress, const std::function<absl::Status()>& tick) {
+                                      Progress* progress, const std::function<absl::Status(const v1::Sweep&)>& tick) {
   const double start = Now();
   TimeLeft time_left;
   Watcher watcher(client, sweep);
@@ -115,7 +115,7 @@ absl::StatusOr<v1::Sweep> FollowSweep(Client* client, const std::string& sweep, 
       return absl::InternalError("the coordinator ended the watch without a word");
     }
     if (tick) {
-      const absl::Status status = tick();
+      const absl::Status status = tick(state.sweep.value_or(v1::Sweep()));
       if (!status.ok()) {
         if (progress != nullptr) progress->Clear();
         return status;
@@ -123,7 +123,7 @@ absl::StatusOr<v1::Sweep> FollowSweep(Client* client, const std::string& sweep, 
     }
     if (timeout_seconds && Now() - start > *timeout_seconds) {
       if (progress != nullptr) progress->Clear();
-      return absl::DeadlineExceededError(absl::StrCat("sweep ", sweep, " was not over within ", *timeout_seconds, " s; it goes on"));
+      return absl::DeadlineExceededError(absl::StrCat("sweep ", sweep, " was not over within ", *timeout_seconds, " s"));
     }
   }
 }

@@ -126,6 +126,20 @@ TEST(Latex, EscapesAndSpans) {
             std::string::npos);
 }
 
+TEST(Words, AreQuotedCountedAndShortened) {
+  EXPECT_EQ(ShellQuoted("ablate-runs/a_b.c"), "ablate-runs/a_b.c");
+  EXPECT_EQ(ShellQuoted("my runs"), "'my runs'");
+  EXPECT_EQ(ShellQuoted("it's"), "'it'\\''s'");
+  EXPECT_EQ(ShellQuoted(""), "''");
+  EXPECT_EQ(Counted(0, "arm"), "0 arms");
+  EXPECT_EQ(Counted(1, "arm"), "1 arm");
+  EXPECT_EQ(Counted(2, "arm"), "2 arms");
+  EXPECT_EQ(Shortened("two\nlines\n", 20), "two lines");
+  EXPECT_EQ(Shortened("0123456789", 10), "0123456789");
+  EXPECT_EQ(Shortened("0123456789a", 10), "0123456...");
+  EXPECT_EQ(Shortened("üüüüüüüü", 7), "üüüü...");
+}
+
 TEST(Formats, HaveNames) {
   for (const std::string& name : OutputFormatNames()) EXPECT_TRUE(ParseOutputFormat(name).has_value()) << name;
   EXPECT_EQ(ParseOutputFormat("latex"), OutputFormat::kLatex);

@@ -1,5 +1,6 @@
 #include "cli/output/report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -56,6 +57,33 @@ size_t DisplayWidth(std::string_view text) {
   size_t width = 0;
   for (const char c : text) width += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
   return width;
+}
+
+std::string ShellQuoted(std::string_view text) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+,";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos) return std::string(text);
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'') out += "'\\''";
+    else out += c;
+  }
+  return out + "'";
+}
+
+std::string Counted(int64_t count, std::string_view noun) {
+  return absl::StrCat(count, " ", ToAbsl(noun), count == 1 ? "" : "s");
+}
+
+std::string Shortened(std::string_view text, size_t width) {
+  std::string line(text.substr(0, text.find_last_not_of("\n ") + 1));
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  if (DisplayWidth(line) <= width) return line;
+  size_t end = 0;
+  for (size_t columns = 0; columns + 3 < width; ++columns) {
+    do ++end;
+    while (end < line.size() && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80);
+  }
+  return absl::StrCat(line.substr(0, end), "...");
 }
 
 std::string CellText(const Cell& cell, bool exact) {

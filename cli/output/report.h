@@ -68,4 +68,13 @@ std::string JsonString(std::string_view text);
 // How many columns a terminal uses for UTF-8 text of letters with marks and signs such as ± (not for wide scripts).
 size_t DisplayWidth(std::string_view text);
 
+// `text` as one word of a POSIX shell: quoted where it must be.
+std::string ShellQuoted(std::string_view text);
+
+// "1 arm", "2 arms".
+std::string Counted(int64_t count, std::string_view noun);
+
+// The first `width` columns of `text` in one line, with "..." where something is left out.
+std::string Shortened(std::string_view text, size_t width);
+
 }  // namespace ablate

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/strings.h"
+#include "base/utf8.h"
 #include "server/store/sqlite.h"
 
 namespace ablate {
@@ -43,26 +44,6 @@ struct Deadline {
   static int Passed(void* self) { return std::chrono::steady_clock::now() >= static_cast<Deadline*>(self)->at; }
 };
 
-// Text of the database may be any bytes; a protobuf string may not.
-bool IsUtf8(const std::string& text) {
-  const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
-  for (size_t i = 0; i < text.size();) {
-    const unsigned char lead = bytes[i++];
-    if (lead < 0x80) continue;
-    const int more = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
-    if (lead < 0xc2 || lead > 0xf4) return false;
-    for (int k = 0; k < more; ++k, ++i) {
-      if (i >= text.size() || (bytes[i] & 0xc0) != 0x80) return false;
-      // Overlong forms, surrogates, beyond U+10FFFF.
-      if (k == 0 && ((lead == 0xe0 && bytes[i] < 0xa0) || (lead == 0xed && bytes[i] > 0x9f) ||
-                     (lead == 0xf0 && bytes[i] < 0x90) || (lead == 0xf4 && bytes[i] > 0x8f))) {
-        return false;
-      }
-    }
-  }
-  return true;
-}
-
 void FillRow(sqlite3_stmt* statement, v1::QueryResponse::Row* row) {
   for (int i = 0; i < sqlite3_column_count(statement); ++i) {
     v1::QueryResponse::Cell* cell = row->add_cells();
@@ -73,7 +54,7 @@ void FillRow(sqlite3_stmt* statement, v1::QueryResponse::Row* row) {
       case SQLITE_TEXT: {
         const std::string text(reinterpret_cast<const char*>(sqlite3_column_text(statement, i)),
                                static_cast<size_t>(bytes));
-        // Text that is not UTF-8 cannot travel in a string field.
+        // Text of the database may be any bytes; a protobuf string may not.
         IsUtf8(text) ? cell->set_text(text) : cell->set_blob(text);
         break;
       }
