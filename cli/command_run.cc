@@ -20,6 +20,7 @@
 #include "cli/result_tables.h"
 #include "cli/stop_signals.h"
 #include "cli/watcher.h"
+#include "experiments/metrics.h"
 #include "experiments/plan.h"
 
 namespace ablate {
@@ -90,12 +91,11 @@ class LocalWorker {
 template <typename Response>
 std::set<std::string> KeepLosses(Response* response) {
   std::set<std::string> others;
-  const auto is_loss = [](const std::string& metric) { return metric == "loss" || metric == "loss_targets"; };
-  const bool any = std::any_of(response->rows().begin(), response->rows().end(), [&](const auto& row) { return is_loss(row.metric()); });
+  const bool any = std::any_of(response->rows().begin(), response->rows().end(), [&](const auto& row) { return IsHeadline(row.metric()); });
   if (!any) return others;
   Response kept;
   for (const auto& row : response->rows()) {
-    if (is_loss(row.metric())) *kept.add_rows() = row;
+    if (IsHeadline(row.metric())) *kept.add_rows() = row;
     else others.insert(row.metric());
   }
   *response = std::move(kept);
@@ -203,9 +203,7 @@ absl::StatusOr<int> RunRun(const Invocation& invocation) {
   if (!input.data_found && !FileExists(JoinPath(dir, "ablate.db"))) return MissingData(input);
   ABLATE_RETURN_IF_ERROR(CheckRunsHere(input.spec.requirements()));
   // A fault of the file is told before anything is started. Without the data's hash there is no plan; the coordinator has one.
-  if (input.data_found) {
-    if (const absl::Status status = MakePlan(input.spec).status(); !status.ok()) return WithContext(status, input.file_name);
-  }
+  if (input.data_found) ABLATE_RETURN_IF_ERROR(MakePlan(input.spec, input.places).status());
   ABLATE_RETURN_IF_ERROR(MakeDirs(dir));
   if (const std::optional<std::string> running = RunningServer(dir)) {
     return absl::FailedPreconditionError(absl::StrCat(dir, " is in use by a coordinator at ", *running, ": watch it with `ablate sweep watch ",

@@ -83,9 +83,7 @@ absl::StatusOr<int> RunSweepPlan(const Invocation& invocation) {
     Say(absl::StrCat("note: the data file ", input.missing, " is not there; counts hold without it, plan_sha256 does not"));
     if (input.spec.data().sha256().empty()) input.spec.mutable_data()->set_sha256(Sha256Hex("data that is not there"));
   }
-  const absl::StatusOr<Plan> planned = MakePlan(input.spec);
-  if (!planned.ok()) return WithContext(planned.status(), input.file_name);
-  const Plan& plan = *planned;
+  ABLATE_ASSIGN_OR_RETURN(const Plan plan, MakePlan(input.spec, input.places));
   const v1::PlanSummary summary = Summarize(input.spec, plan);
 
   const double saved = summary.steps_without_sharing() > 0

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "base/strings.h"
 #include "experiments/axes.h"
+#include "experiments/metrics.h"
 #include "experiments/table.h"
 
 namespace ablate {
@@ -97,8 +98,7 @@ std::vector<Block> MakeBlocks(const Rows& rows) {
     block.decimals = DecimalsFor(*median);
   }
   // The metrics that people come for go first.
-  const auto rank = [](const Block& block) { return block.metric == "loss_targets" ? 0 : block.metric == "loss" ? 1 : 2; };
-  std::stable_sort(blocks.begin(), blocks.end(), [&](const Block& a, const Block& b) { return rank(a) < rank(b); });
+  std::stable_sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) { return MetricRank(a.metric) < MetricRank(b.metric); });
   return blocks;
 }
 
@@ -180,7 +180,7 @@ bool KeepMeasured(v1::CompareArmsResponse* response) { return KeepRowsWithMetric
 Report TableReport(const v1::GetTableResponse& response) {
   Report report;
   report.records.columns = {"sweep", "arm",   "metric", "length", "ntk",      "split",          "n",       "mean", "sd",  "low",
-                            "high",  "level", "method", "seeds",  "diverged", "diverged_seeds", "missing", "jobs", "note"};
+                            "high",  "level", "method", "seeds",  "diverged", "diverged_seeds", "missing", "jobs", "diverged_jobs", "note"};
   std::vector<Block> blocks = MakeBlocks(response.rows());
   for (const v1::ConfidenceRow& row : response.rows()) {
     report.records.rows.push_back(
@@ -188,7 +188,8 @@ Report TableReport(const v1::GetTableResponse& response) {
          Cell::Flag(row.ntk()), Cell::Text(row.split()), Cell::Integer(row.n()), Optional(row.has_mean(), row.mean()),
          Optional(row.has_sd(), row.sd()), Optional(row.has_low(), row.low()), Optional(row.has_high(), row.high()),
          Cell::Number(row.level()), Cell::Text(row.method()), Seeds(row.seeds()), Cell::Integer(row.diverged_seeds_size()),
-         Seeds(row.diverged_seeds()), Seeds(row.missing_seeds()), Jobs(row.job_ids()), Cell::Text(row.note())});
+         Seeds(row.diverged_seeds()), Seeds(row.missing_seeds()), Jobs(row.job_ids()),
+         Jobs(row.diverged_job_ids()), Cell::Text(row.note())});
 
     Block& block = *std::find_if(blocks.begin(), blocks.end(), [&](const Block& b) {
       return b.sweep == row.sweep() && b.metric == row.metric() && b.split == row.split();

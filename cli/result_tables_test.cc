@@ -70,6 +70,7 @@ v1::GetTableResponse Table() {
               row.add_job_ids("job_" + std::to_string(seed));
             } else {
               row.add_diverged_seeds(seed);
+              row.add_diverged_job_ids("job_" + std::to_string(seed));
             }
           }
         }

@@ -37,7 +37,7 @@ absl::StatusOr<SweepInput> ReadSweepInput(const std::string& path, const std::st
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) return UsageError(absl::StrCat(path, " is a folder; a sweep file is meant here"));
   ABLATE_ASSIGN_OR_RETURN(input.yaml, ReadFile(path));
-  ABLATE_ASSIGN_OR_RETURN(input.spec, ParseSweepFile(input.yaml, path));
+  ABLATE_ASSIGN_OR_RETURN(input.spec, ParseSweepFile(input.yaml, path, &input.places));
   input.data = input.spec.data();
   if (!data_override.empty() && input.data.files_size() != 1) {
     return UsageError(absl::StrCat("--data names one file, but ", path, " has ", input.data.files_size(), " data files"));

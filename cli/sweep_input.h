@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "experiments/sweep_places.h"
 #include "proto/resources.pb.h"
 
 namespace ablate {
@@ -15,6 +16,7 @@ struct SweepInput {
   std::string yaml;
   std::string file_name;  // as the user wrote it, for messages
   v1::SweepSpec spec;
+  SweepPlaces places;     // of the file's parts, for MakePlan
   v1::DataRef data;                     // with sizes and hashes when `data_found`
   std::vector<std::string> data_paths;  // on this machine, in the order of data.files
   bool data_found = false;

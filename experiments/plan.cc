@@ -37,13 +37,6 @@ void Drop(std::string_view axis, v1::Configuration* config) {
                   settings->end());
 }
 
-bool Matches(const ConfigView& view, const v1::Configuration& rule) {
-  for (const v1::Setting& setting : rule.settings()) {
-    if (!SameValue(view.Get(setting.axis()), setting.value())) return false;
-  }
-  return true;
-}
-
 // One training configuration, with what planning asks of it.
 struct TrainConfig {
   v1::Configuration config;
@@ -74,24 +67,22 @@ struct Measurement {
 struct ArmDraft {
   int node = 0;
   int64_t end = 0;
-  v1::Configuration full;  // every setting given, before defaults are left out
+  int spec_arm = 0;        // index in SweepSpec.arms
   v1::Configuration eval;  // canonical, without eval.ntk
-  bool switched = false;
   bool ntk_off = false, ntk_dynamic = false;
   std::vector<int> measurements;
 };
 
 class Planner {
  public:
-  explicit Planner(const v1::SweepSpec& spec) : spec_(spec) {}
+  Planner(const v1::SweepSpec& spec, const SweepPlaces& places) : spec_(spec), places_(places) {}
   absl::StatusOr<Plan> Make();
 
  private:
-  absl::Status AddArm(const v1::ArmSpec& arm, const v1::Configuration& axes);
+  absl::Status AddArm(int spec_arm, const v1::ArmSpec& arm, const v1::Configuration& axes);
   absl::StatusOr<int> InternConfig(const v1::Configuration& canonical, const v1::Configuration& eval,
                                    const std::string& label);
   int InternNode(int parent, int64_t from, int config);
-  absl::Status FindBaseline();
   absl::Status AddMeasurements(int arm);
   int InternMeasurement(Measurement measurement);
   void EmitStages(int64_t seed, int seed_index);
@@ -99,6 +90,7 @@ class Planner {
   void HashPlan();
 
   const v1::SweepSpec& spec_;
+  const SweepPlaces& places_;
   Plan plan_;
   std::vector<TrainConfig> configs_;
   std::unordered_map<std::string, int> config_by_json_;
@@ -141,7 +133,7 @@ int Planner::InternNode(int parent, int64_t from, int config) {
   return it->second;
 }
 
-absl::Status Planner::AddArm(const v1::ArmSpec& arm, const v1::Configuration& axes) {
+absl::Status Planner::AddArm(int spec_arm, const v1::ArmSpec& arm, const v1::Configuration& axes) {
   v1::Configuration full = spec_.settings();
   Append(arm.settings(), &full);
   Append(axes, &full);
@@ -149,7 +141,7 @@ absl::Status Planner::AddArm(const v1::ArmSpec& arm, const v1::Configuration& ax
     const ConfigView view(full);
     bool excluded = false;
     for (int i = 0; i < spec_.exclude_size(); ++i) {
-      if (!Matches(view, spec_.exclude(i))) continue;
+      if (!HasValues(full, view, spec_.exclude(i))) continue;
       ++rule_hits_[i];
       excluded = true;
     }
@@ -208,9 +200,8 @@ absl::Status Planner::AddArm(const v1::ArmSpec& arm, const v1::Configuration& ax
     ArmDraft draft;
     draft.node = node;
     draft.end = steps;
-    draft.full = std::move(full);
+    draft.spec_arm = spec_arm;
     draft.eval = std::move(eval);
-    draft.switched = switches;
     drafts_.push_back(std::move(draft));
     plan_.arms.push_back(std::move(named));
   }
@@ -221,33 +212,6 @@ absl::Status Planner::AddArm(const v1::ArmSpec& arm, const v1::Configuration& ax
         absl::StrCat("arms ", other.label, " and ", named.label, " are the same configuration; leave one of them out"));
   }
   seen = true;
-  return absl::OkStatus();
-}
-
-absl::Status Planner::FindBaseline() {
-  if (spec_.baseline().settings().empty()) return absl::OkStatus();
-  std::vector<int> matching, exact;
-  v1::Configuration wanted = spec_.settings();
-  Append(spec_.baseline(), &wanted);
-  Drop("eval.ntk", &wanted);
-  const std::string wanted_json = ToJson(Canonical(wanted));
-  for (size_t i = 0; i < drafts_.size(); ++i) {
-    if (!Matches(ConfigView(drafts_[i].full), spec_.baseline())) continue;
-    matching.push_back(static_cast<int>(i));
-    v1::Configuration full = drafts_[i].full;
-    Drop("eval.ntk", &full);
-    if (!drafts_[i].switched && ToJson(Canonical(full)) == wanted_json) exact.push_back(static_cast<int>(i));
-  }
-  if (matching.empty()) {
-    return Refuse("no arm is the baseline " + Label(spec_.baseline()) +
-                  "; add it to arms, or name an arm of the sweep");
-  }
-  if (matching.size() > 1 && exact.size() != 1) {
-    return Refuse(absl::StrCat("baseline ", Label(spec_.baseline()), " fits ", matching.size(), " arms (",
-                               plan_.arms[matching[0]].label, "; ", plan_.arms[matching[1]].label,
-                               "...); name more of its values"));
-  }
-  plan_.baseline_arm = exact.size() == 1 ? exact[0] : matching[0];
   return absl::OkStatus();
 }
 
@@ -279,16 +243,19 @@ absl::Status Planner::AddMeasurements(int arm) {
     }
   }
 
-  for (const v1::LengthSpec& length : spec_.evaluate().lengths()) {
+  for (int i = 0; i < spec_.evaluate().lengths_size(); ++i) {
+    const v1::LengthSpec& length = spec_.evaluate().lengths(i);
     const double exact = length.has_multiple() ? length.multiple() * static_cast<double>(trained.length)
                                                : static_cast<double>(length.tokens());
     const int64_t tokens = std::llround(exact);
+    absl::Status fits;
     if (tokens < 1 || exact > kMaxLength) {
-      return Refuse(absl::StrCat("evaluate.lengths: ", ShortestDouble(exact), " tokens is not from 1 to ",
+      fits = Refuse(absl::StrCat("evaluate.lengths: ", ShortestDouble(exact), " tokens is not from 1 to ",
                                  ShortestDouble(kMaxLength)));
+    } else {
+      fits = WithContext(CheckEvaluationLength(training, tokens), "arm " + plan_.arms[arm].label);
     }
-    const absl::Status fits = CheckEvaluationLength(training, tokens);
-    if (!fits.ok()) return WithContext(fits, "arm " + plan_.arms[arm].label);
+    if (!fits.ok()) return places_.At(places_.Length(i, draft.spec_arm), fits);
     for (const std::string& split : spec_.evaluate().splits()) {
       for (const bool ntk : {false, true}) {
         if (ntk ? !draft.ntk_dynamic : !draft.ntk_off) continue;
@@ -388,7 +355,10 @@ void Planner::HashPlan() {
 }
 
 absl::StatusOr<Plan> Planner::Make() {
-  ABLATE_RETURN_IF_ERROR(CheckSpec(spec_));
+  ABLATE_RETURN_IF_ERROR(places_.At(places_.root, CheckSpec(spec_)));
+  for (int a = 0; a < spec_.arms_size(); ++a) {
+    ABLATE_RETURN_IF_ERROR(places_.At(places_.Arm(a), CheckArm(spec_, spec_.arms(a))));
+  }
   rule_hits_.assign(spec_.exclude_size(), 0);
   const v1::ArmSpec only;
   std::vector<int> index(spec_.axes_size(), 0);
@@ -399,7 +369,7 @@ absl::StatusOr<Plan> Planner::Make() {
     for (bool more = true; more;) {
       v1::Configuration axes;
       for (int i = 0; i < spec_.axes_size(); ++i) Append(spec_.axes(i).axis(), spec_.axes(i).values(index[i]), &axes);
-      ABLATE_RETURN_IF_ERROR(AddArm(arm, axes));
+      ABLATE_RETURN_IF_ERROR(places_.At(places_.Arm(a), AddArm(a, arm, axes)));
       more = false;
       for (int i = spec_.axes_size() - 1; i >= 0 && !more; --i) {
         more = ++index[i] < spec_.axes(i).values_size();
@@ -408,10 +378,17 @@ absl::StatusOr<Plan> Planner::Make() {
     }
   }
   for (int i = 0; i < spec_.exclude_size(); ++i) {
-    if (rule_hits_[i] == 0) return Refuse("the exclude rule " + Label(spec_.exclude(i)) + " matches no arm");
+    if (rule_hits_[i] > 0) continue;
+    return places_.At(places_.Exclude(i), Refuse("the exclude rule " + Label(spec_.exclude(i)) + " matches no arm"));
   }
-  if (drafts_.empty()) return Refuse("no arm is left: the exclude rules match all of them");
-  ABLATE_RETURN_IF_ERROR(FindBaseline());
+  if (drafts_.empty()) {
+    return places_.At(places_.Exclude(0), Refuse("no arm is left: the exclude rules match all of them"));
+  }
+  if (!spec_.baseline().settings().empty()) {
+    const absl::StatusOr<int> found = FindBaseline(spec_.settings(), plan_.arms, spec_.baseline());
+    if (!found.ok()) return places_.At(places_.baseline, found.status());
+    plan_.baseline_arm = *found;
+  }
 
   int64_t measurements = 0;
   for (size_t arm = 0; arm < drafts_.size(); ++arm) {
@@ -424,8 +401,9 @@ absl::StatusOr<Plan> Planner::Make() {
     stages += static_cast<int64_t>(node.cuts.size());
   }
   if ((stages + measurements) * spec_.seeds_size() > kMaxJobs) {
-    return Refuse(absl::StrCat("the sweep has ", (stages + measurements) * spec_.seeds_size(),
-                               " stages and evaluations; at most ", kMaxJobs, " are planned: split it"));
+    return places_.At(places_.root,
+                      Refuse(absl::StrCat("the sweep has ", (stages + measurements) * spec_.seeds_size(),
+                                          " stages and evaluations; at most ", kMaxJobs, " are planned: split it")));
   }
   stages_per_seed_ = static_cast<int>(stages);
 
@@ -480,7 +458,9 @@ std::string CombinedDataSha256(const v1::DataRef& data) {
   return data.files_size() == 1 ? data.files(0).sha256() : Sha256Hex(lines);
 }
 
-absl::StatusOr<Plan> MakePlan(const v1::SweepSpec& spec) { return Planner(spec).Make(); }
+absl::StatusOr<Plan> MakePlan(const v1::SweepSpec& spec, const SweepPlaces& places) {
+  return Planner(spec, places).Make();
+}
 
 v1::StageTask MakeStageTask(const v1::SweepSpec& spec, const PlannedStage& stage) {
   v1::StageTask task;

@@ -15,10 +15,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "experiments/sweep_places.h"
 #include "proto/resources.pb.h"
 
 namespace ablate {
@@ -80,9 +82,16 @@ std::string CombinedDataSha256(const v1::DataRef& data);
 // (says which arm), two arms that are the same, an exclude rule that matches nothing, lengths not above 0 or longer than
 // can be evaluated (CheckEvaluationLength), bf16 without requires.device cuda, an axis twice, a switch out of the training's steps or of what cannot be switched (model shape, train.steps, train.length),
 // over 1,000,000 points or 3,000,000 jobs; data.sha256 missing (the caller fills it in first; the noop executor needs
-// none). Arms that differ only in eval.ntk are one arm with both settings. Stages and points are ordered by seed, then
-// as in the file.
-absl::StatusOr<Plan> MakePlan(const v1::SweepSpec& spec);
+// none). With `places` of the file, the message begins with file:line:column. Arms that differ only in eval.ntk are one
+// arm with both settings. Stages and points are ordered by seed, then as in the file.
+absl::StatusOr<Plan> MakePlan(const v1::SweepSpec& spec, const SweepPlaces& places = {});
+
+// The index of the one arm that `selector` names, in a sweep whose SweepSpec.settings are `settings`. An arm fits that
+// has the selector's values, defaults included ("attention.p@100": the switch as given). Of several the one is taken
+// that is exactly `settings` with the selector's values; {} so names the arm that sets nothing. InvalidArgument: no arm
+// fits, or several and none exactly (names them), an unknown axis, a value out of range, eval.ntk.
+absl::StatusOr<int> FindBaseline(const v1::Configuration& settings, std::span<const Arm> arms,
+                                 const v1::Configuration& selector);
 
 // Counts, sharing and costs, for `sweep plan`. Steps saved: steps_without_sharing (one training an arm and seed) less
 // steps. Stages and evaluations of an arm are counted over all seeds. evaluation_tokens: of loss and loss_targets,

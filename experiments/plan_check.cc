@@ -17,6 +17,13 @@ namespace {
 
 absl::Status Refuse(const std::string& message) { return absl::InvalidArgumentError(message); }
 
+absl::Status CheckSettings(const v1::Configuration& config) {
+  for (const v1::Setting& setting : config.settings()) {
+    ABLATE_RETURN_IF_ERROR(CheckSetting(setting.axis(), setting.value()));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckSpec(const v1::SweepSpec& spec) {
@@ -42,42 +49,12 @@ absl::Status CheckSpec(const v1::SweepSpec& spec) {
   if (cells * std::max(1, spec.arms_size()) * spec.exclude_size() > 1e8) {
     return Refuse(absl::StrCat(spec.exclude_size(), " exclude rules are too many for so many arms: split the sweep"));
   }
-  std::vector<const v1::Configuration*> configs = {&spec.settings(), &spec.baseline()};
+  std::vector<const v1::Configuration*> configs = {&spec.settings()};
   for (const v1::Configuration& rule : spec.exclude()) {
     if (rule.settings().empty()) return Refuse("an exclude rule without settings would leave no arm");
     configs.push_back(&rule);
   }
-  for (const v1::ArmSpec& arm : spec.arms()) {
-    configs.push_back(&arm.settings());
-    for (const v1::Setting& setting : arm.settings().settings()) {
-      if (names.count(setting.axis()) > 0) return Refuse(setting.axis() + " is both in an arm and an axis");
-    }
-    if (arm.switches_size() > kMaxSwitches)
-      return Refuse(absl::StrCat("an arm has more than ", kMaxSwitches, " switches"));
-    int64_t before = 0;
-    for (const v1::SwitchSpec& change : arm.switches()) {
-      configs.push_back(&change.settings());
-      if (change.settings().settings().empty()) return Refuse("a switch changes nothing");
-      if (change.at_step() <= before)
-        return Refuse("the switches of an arm must be in the order of their steps, above 0");
-      before = change.at_step();
-      for (const v1::Setting& setting : change.settings().settings()) {
-        const std::string& axis = setting.axis();
-        const bool shape = axis.compare(0, 6, "model.") == 0 && axis != "model.rope_base";
-        if (shape || axis == "train.steps" || axis == "train.length" || axis.compare(0, 5, "eval.") == 0) {
-          return Refuse(axis + " cannot be switched during training");
-        }
-      }
-    }
-  }
-  for (const v1::Configuration* config : configs) {
-    for (const v1::Setting& setting : config->settings()) {
-      ABLATE_RETURN_IF_ERROR(CheckSetting(setting.axis(), setting.value()));
-    }
-  }
-  for (const v1::Setting& setting : spec.baseline().settings()) {
-    if (setting.axis() == "eval.ntk") return Refuse("baseline: eval.ntk is a column of the table, not part of an arm");
-  }
+  for (const v1::Configuration* config : configs) ABLATE_RETURN_IF_ERROR(CheckSettings(*config));
   if (spec.seeds().empty()) return Refuse("the sweep has no seeds");
   const std::set<int64_t> seeds(spec.seeds().begin(), spec.seeds().end());
   if (static_cast<int>(seeds.size()) != spec.seeds_size()) return Refuse("a seed is there twice");
@@ -101,6 +78,35 @@ absl::Status CheckSpec(const v1::SweepSpec& spec) {
   }
   if (spec.executor() != v1::EXECUTOR_NOOP && !IsSha256Hex(spec.data().sha256())) {
     return Refuse("data.sha256 is missing: the data's files are hashed before planning");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckArm(const v1::SweepSpec& spec, const v1::ArmSpec& arm) {
+  ABLATE_RETURN_IF_ERROR(CheckSettings(arm.settings()));
+  for (const v1::Setting& setting : arm.settings().settings()) {
+    for (const v1::AxisSpec& axis : spec.axes()) {
+      if (axis.axis() == setting.axis()) return Refuse(setting.axis() + " is both in an arm and an axis");
+    }
+  }
+  if (arm.switches_size() > kMaxSwitches) {
+    return Refuse(absl::StrCat("an arm has more than ", kMaxSwitches, " switches"));
+  }
+  int64_t before = 0;
+  for (const v1::SwitchSpec& change : arm.switches()) {
+    if (change.settings().settings().empty()) return Refuse("a switch changes nothing");
+    if (change.at_step() <= before) {
+      return Refuse("the switches of an arm must be in the order of their steps, above 0");
+    }
+    before = change.at_step();
+    ABLATE_RETURN_IF_ERROR(CheckSettings(change.settings()));
+    for (const v1::Setting& setting : change.settings().settings()) {
+      const std::string& axis = setting.axis();
+      const bool shape = axis.compare(0, 6, "model.") == 0 && axis != "model.rope_base";
+      if (shape || axis == "train.steps" || axis == "train.length" || axis.compare(0, 5, "eval.") == 0) {
+        return Refuse(axis + " cannot be switched during training");
+      }
+    }
   }
   return absl::OkStatus();
 }

@@ -97,6 +97,12 @@ void CheckInvariants(const v1::SweepSpec& spec, const Plan& plan) {
   int64_t steps = 0;
   for (const PlannedStage& stage : plan.stages) steps += stage.to_step - stage.from_step;
   ASSERT_EQ(summary.steps(), steps);
+  // Each arm is named by what tables print of it.
+  for (size_t i = 0; i < plan.arms.size() && plan.arms.size() < 200; ++i) {
+    const auto found = FindBaseline(spec.settings(), plan.arms, plan.arms[i].values);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(*found, static_cast<int>(i)) << plan.arms[i].json;
+  }
 }
 
 constexpr char kArms[] = R"(
@@ -344,6 +350,15 @@ TEST(Plan, KindsOfPositionAreAnAxis) {
   EXPECT_EQ(plan.points[0].evaluations.size(), 5u);
   EXPECT_EQ(plan.points[1].evaluations.size(), 3u);
   EXPECT_EQ(plan.points[2].evaluations.size(), 3u);
+}
+
+TEST(Plan, EveryArmIsNamedByWhatTablesPrint) {
+  for (const char* yaml : {kArms, kSwitches,
+                           "arms: [{}, {attention.scale: one}, {attention.variant: softmax, train.batch: 2}]\n"
+                           "axes: {model.rope_base: [10000, 5000], eval.attention.scale: [log_d, one]}"}) {
+    const v1::SweepSpec spec = Spec(yaml);
+    CheckInvariants(spec, PlanOf(spec));
+  }
 }
 
 TEST(Plan, RefusalsNameTheArm) {

@@ -39,9 +39,11 @@ std::string Found(const YamlNode& node) {
 
 using SettingList = std::vector<v1::Configuration>;
 
+SweepPlaces::Place PlaceOf(const YamlNode& node) { return {node.line, node.column}; }
+
 class Reader {
  public:
-  explicit Reader(const std::string& file_name) : file_name_(file_name) {}
+  Reader(const std::string& file_name, SweepPlaces* places) : file_name_(file_name), places_(*places) {}
 
   absl::StatusOr<v1::SweepSpec> Read(const YamlNode& root);
 
@@ -84,6 +86,7 @@ class Reader {
   absl::Status CheckPoints(const YamlNode& root) const;
 
   const std::string& file_name_;
+  SweepPlaces& places_;
   v1::SweepSpec spec_;
 };
 
@@ -369,6 +372,7 @@ absl::Status Reader::ReadArms(const YamlNode& node) {
     for (const v1::Configuration& settings : arms) {
       v1::ArmSpec* arm = spec_.add_arms();
       *arm->mutable_settings() = settings;
+      places_.arms.push_back(PlaceOf(item));
       arm->mutable_switches()->Assign(switches.begin(), switches.end());
     }
   }
@@ -384,6 +388,7 @@ absl::Status Reader::ReadExclude(const YamlNode& node) {
     if (spec_.exclude_size() + rules.size() > kMaxRules)
       return Error(item, absl::StrCat("more than ", kMaxRules, " rules"));
     for (const v1::Configuration& rule : rules) *spec_.add_exclude() = rule;
+    places_.exclude.insert(places_.exclude.end(), rules.size(), PlaceOf(item));
   }
   return absl::OkStatus();
 }
@@ -422,6 +427,7 @@ absl::Status Reader::ReadEvaluate(const YamlNode& node) {
         return Error(item, absl::StrCat(item.text, " is too long: evaluations reach up to ", kLongestEvaluation,
                                         "x train.length (see docs/data.md)"));
       }
+      places_.lengths.push_back(PlaceOf(item));
       v1::LengthSpec* length = evaluate->add_lengths();
       if (multiple) {
         length->set_multiple(number);
@@ -520,6 +526,8 @@ absl::StatusOr<v1::SweepSpec> Reader::Read(const YamlNode& root) {
                                    {"name", "description", "data", "settings", "axes", "arms", "exclude", "baseline",
                                     "seeds", "evaluate", "requires", "priority", "keep", "executor"}));
   ABLATE_RETURN_IF_ERROR(ReadNames(root));
+  places_.file_name = file_name_;
+  places_.root = places_.axes = places_.baseline = PlaceOf(root);
   spec_.set_executor(v1::EXECUTOR_TRAINER);
   if (const YamlNode* executor = Child(root, "executor")) {
     ABLATE_ASSIGN_OR_RETURN(const std::string name, ReadChoice(*executor, "executor", {"trainer", "noop"}));
@@ -531,12 +539,17 @@ absl::StatusOr<v1::SweepSpec> Reader::Read(const YamlNode& root) {
     return Error(root, "data is missing: name the text to train on, such as data: {path: corpus.txt}");
   }
   if (const YamlNode* settings = Child(root, "settings")) {
+    places_.axes = PlaceOf(*settings);
     ABLATE_ASSIGN_OR_RETURN(*spec_.mutable_settings(), ReadConfiguration(*settings, "a map of settings"));
   }
-  if (const YamlNode* axes = Child(root, "axes")) ABLATE_RETURN_IF_ERROR(ReadAxes(*axes));
+  if (const YamlNode* axes = Child(root, "axes")) {
+    places_.axes = PlaceOf(*axes);
+    ABLATE_RETURN_IF_ERROR(ReadAxes(*axes));
+  }
   if (const YamlNode* arms = Child(root, "arms")) ABLATE_RETURN_IF_ERROR(ReadArms(*arms));
   if (const YamlNode* exclude = Child(root, "exclude")) ABLATE_RETURN_IF_ERROR(ReadExclude(*exclude));
   if (const YamlNode* baseline = Child(root, "baseline")) {
+    places_.baseline = PlaceOf(*baseline);
     ABLATE_ASSIGN_OR_RETURN(*spec_.mutable_baseline(), ReadConfiguration(*baseline, "a map of settings"));
   }
   if (const YamlNode* seeds = Child(root, "seeds")) {
@@ -567,9 +580,13 @@ absl::StatusOr<v1::SweepSpec> Reader::Read(const YamlNode& root) {
 
 }  // namespace
 
-absl::StatusOr<v1::SweepSpec> ParseSweepFile(const std::string& yaml, const std::string& file_name) {
+absl::StatusOr<v1::SweepSpec> ParseSweepFile(const std::string& yaml, const std::string& file_name,
+                                             SweepPlaces* places) {
   ABLATE_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(yaml, file_name));
-  return Reader(file_name).Read(root);
+  SweepPlaces unused;
+  SweepPlaces& filled = places == nullptr ? unused : *places;
+  filled = {};
+  return Reader(file_name, &filled).Read(root);
 }
 
 }  // namespace ablate

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "experiments/sweep_places.h"
 #include "proto/resources.pb.h"
 
 namespace ablate {
@@ -17,6 +18,8 @@ inline constexpr int64_t kMaxPoints = 1000000;  // arms x seeds
 // last part without ending is the sweep's name where the file states none. Ranges and lists inside arms are expanded in
 // the answer, defaults of seeds (3), evaluate, keep and executor filled in. Its data has name, format and paths as the
 // file names them; hashes are the caller's business unless stated there.
-absl::StatusOr<v1::SweepSpec> ParseSweepFile(const std::string& yaml, const std::string& file_name);
+// `places`, if given, is filled with where its parts stand, for MakePlan.
+absl::StatusOr<v1::SweepSpec> ParseSweepFile(const std::string& yaml, const std::string& file_name,
+                                             SweepPlaces* places = nullptr);
 
 }  // namespace ablate

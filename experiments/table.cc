@@ -61,22 +61,6 @@ std::string CountText(const std::vector<int64_t>& seeds, size_t of, const char* 
   return absl::StrCat(seeds.size(), " of ", of, " ", what, " ", fate, " (", SeedsText(seeds), ")");
 }
 
-std::string_view Unquoted(const std::string& json) {
-  const std::string_view text = json;
-  if (text.size() >= 2 && text.front() == '"' && text.back() == '"') return text.substr(1, text.size() - 2);
-  return text;
-}
-
-bool SameValue(const std::string& a, const std::string& b) { return Unquoted(a) == Unquoted(b); }
-
-// Whether `arm` has every axis of `selector` with its value.
-bool Matches(const ArmValues& arm, const ArmValues& selector) {
-  return std::all_of(selector.begin(), selector.end(), [&](const auto& wanted) {
-    const auto found = arm.find(wanted.first);
-    return found != arm.end() && SameValue(found->second, wanted.second);
-  });
-}
-
 bool Shown(const std::vector<std::string>& filter, const std::string& name) {
   return filter.empty() || std::find(filter.begin(), filter.end(), name) != filter.end();
 }
@@ -249,62 +233,6 @@ absl::StatusOr<ConfidenceRow> MakeRow(const SweepData& sweep, const ArmData& arm
   return row;
 }
 
-// The baseline of each arm (an index into sweep.arms), or nullopt for the baselines themselves.
-absl::StatusOr<std::vector<std::optional<size_t>>> ChooseBaselines(const SweepData& sweep, const ArmValues& selector) {
-  std::vector<size_t> candidates;
-  for (size_t i = 0; i < sweep.arms.size(); ++i) {
-    if (Matches(sweep.arms[i].values, selector)) candidates.push_back(i);
-  }
-  if (candidates.empty()) {
-    std::vector<std::string> known;
-    for (const ArmData& arm : sweep.arms) known.push_back(ArmText(arm.values));
-    return absl::InvalidArgumentError(absl::StrCat("sweep ", sweep.name, " has no arm that matches the baseline ",
-                                                   ArmText(selector), "; its arms: ", absl::StrJoin(known, ", ")));
-  }
-  // Candidates by the names, then the values, of their axes outside the selector: one look-up an arm and name set.
-  std::map<std::vector<std::string>, std::map<ArmValues, std::vector<size_t>>> by_others;
-  for (size_t candidate : candidates) {
-    ArmValues others = sweep.arms[candidate].values;
-    for (const auto& wanted : selector) others.erase(wanted.first);
-    std::vector<std::string> names;
-    for (const auto& axis : others) names.push_back(axis.first);
-    by_others[names][others].push_back(candidate);
-  }
-  std::vector<std::optional<size_t>> chosen(sweep.arms.size());
-  for (size_t i = 0; i < sweep.arms.size(); ++i) {
-    const ArmValues& arm = sweep.arms[i].values;
-    if (Matches(arm, selector)) continue;
-    if (candidates.size() == 1) {
-      chosen[i] = candidates.front();
-      continue;
-    }
-    std::vector<size_t> fitting;
-    size_t shared = 0;
-    for (const auto& [names, by_values] : by_others) {
-      if (!fitting.empty() && names.size() < shared) continue;
-      ArmValues projected;
-      for (const std::string& name : names) {
-        const auto axis = arm.find(name);
-        if (axis != arm.end()) projected.insert(*axis);
-      }
-      const auto found = by_values.find(projected);
-      if (found == by_values.end()) continue;
-      if (names.size() > shared) fitting.clear();
-      shared = names.size();
-      fitting.insert(fitting.end(), found->second.begin(), found->second.end());
-    }
-    if (fitting.size() != 1) {
-      std::vector<std::string> matching;
-      for (size_t candidate : candidates) matching.push_back(ArmText(sweep.arms[candidate].values));
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the baseline ", ArmText(selector), " is not one arm for ", ArmText(arm), " of sweep ", sweep.name,
-          "; it matches ", absl::StrJoin(matching, ", "), ": add the axis value that tells them apart"));
-    }
-    chosen[i] = fitting.front();
-  }
-  return chosen;
-}
-
 absl::StatusOr<ComparisonRow> MakeComparison(const SweepData& sweep, const ArmData& arm, const ArmData& baseline,
                                              const Cell& cell, double level) {
   ComparisonRow row{.sweep = sweep.name,
@@ -411,19 +339,21 @@ absl::StatusOr<std::vector<ConfidenceRow>> ConfidenceTable(std::span<const Measu
 
 absl::StatusOr<std::vector<ComparisonRow>> ComparisonTable(std::span<const Measurement> measurements,
                                                            const TableOptions& options) {
-  if (options.baseline.empty()) {
-    return absl::InvalidArgumentError("no baseline: name the axis values of the arm to compare with");
-  }
+  if (!options.baseline.has_value()) return absl::InvalidArgumentError("no baseline arm to compare with");
   ABLATE_ASSIGN_OR_RETURN(const std::vector<SweepData> sweeps, Group(measurements, options));
   std::vector<ComparisonRow> rows;
   for (const SweepData& sweep : sweeps) {
-    ABLATE_ASSIGN_OR_RETURN(const auto baselines, ChooseBaselines(sweep, options.baseline));
+    const ArmData unmeasured{.values = *options.baseline};
+    const ArmData* baseline = &unmeasured;
+    for (const ArmData& arm : sweep.arms) {
+      if (arm.values == *options.baseline) baseline = &arm;
+    }
     const size_t first = rows.size();
-    for (size_t i = 0; i < sweep.arms.size(); ++i) {
-      if (!baselines[i].has_value()) continue;
-      for (const auto* entry : ShownCells(sweep.arms[i], options)) {
-        ABLATE_ASSIGN_OR_RETURN(ComparisonRow row, MakeComparison(sweep, sweep.arms[i], sweep.arms[*baselines[i]],
-                                                                  entry->first, options.level));
+    for (const ArmData& arm : sweep.arms) {
+      if (&arm == baseline) continue;
+      for (const auto* entry : ShownCells(arm, options)) {
+        ABLATE_ASSIGN_OR_RETURN(ComparisonRow row,
+                                MakeComparison(sweep, arm, *baseline, entry->first, options.level));
         rows.push_back(std::move(row));
       }
     }

@@ -49,10 +49,9 @@ struct TableOptions {
   std::vector<std::string> splits;   // those shown; empty: all
   // Arms in the order to show; arms not named follow in the order of their first measurement.
   std::vector<ArmValues> arm_order;
-  // Selects the baseline: the arm that has all these axis values (`"softmax"` and `softmax` are the same). Where
-  // several have, each arm is compared with the one whose other axes all have the arm's own values, and which has the
-  // most of them. So {variant: softmax} over variant x scale compares at equal scale. Needed by ComparisonTable only.
-  ArmValues baseline;
+  // The one baseline arm: exactly its values, {} being the arm that sets nothing. Every other arm is compared with it.
+  // Which arm that is, FindBaseline (experiments/plan.h) decides. Needed by ComparisonTable only.
+  std::optional<ArmValues> baseline;
 };
 
 // Mean over seeds of one (sweep, arm, metric, length, split, ntk).
@@ -117,9 +116,9 @@ struct ComparisonRow {
 // length, split, NTK off before on. Apart from that order, the order of `measurements` changes no bit. What a row
 // says of its own arm (and, in a comparison, of its baseline) depends on no other arm; p_adjusted and family_size
 // alone do.
-// InvalidArgument: two measurements with the same key (both jobs are named), a level outside (0, 1), values whose
-// statistics a double cannot hold; and for ComparisonTable no baseline given, or one that selects no arm of some
-// sweep, or several that fit an arm equally.
+// A comparison has a row for every arm but the baseline, and every cell that the arm has, measured in the baseline or
+// not. InvalidArgument: two measurements with the same key (both jobs are named), a level outside (0, 1), values whose
+// statistics a double cannot hold; and for ComparisonTable no baseline given.
 absl::StatusOr<std::vector<ConfidenceRow>> ConfidenceTable(std::span<const Measurement> measurements,
                                                            const TableOptions& options);
 absl::StatusOr<std::vector<ComparisonRow>> ComparisonTable(std::span<const Measurement> measurements,

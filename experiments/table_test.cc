@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <set>
+#include <tuple>
 
 #include "experiments/statistics.h"
 #include "gmock/gmock.h"
@@ -58,7 +60,7 @@ std::vector<Measurement> Sweep(const std::vector<std::string>& variants, int see
   return out;
 }
 
-TableOptions Options() { return {.baseline = {{"attention.variant", "softmax"}}}; }
+TableOptions Options() { return {.baseline = Arm("softmax")}; }
 
 std::vector<ConfidenceRow> Rows(const std::vector<Measurement>& measurements, const TableOptions& options = {}) {
   auto rows = ConfidenceTable(measurements, options);
@@ -340,58 +342,68 @@ TEST(ComparisonTable, AddingAnArmChangesNoRawNumber) {
   }
 }
 
-TEST(ComparisonTable, SeveralBaselinesMatchOnTheOtherAxes) {
-  std::vector<Measurement> measurements;
-  for (const char* variant : {"softmax", "lssa"}) {
-    for (const char* scale : {"1", "2"}) {
-      for (int seed : {0, 1}) {
-        Measurement measurement = Make(variant, seed, 1.0 + seed + (scale[0] == '2' ? 10 : 0));
-        if (std::string(variant) == "lssa") *measurement.value += 0.5 + 0.1 * seed;
-        measurement.arm["attention.scale"] = scale;
-        measurements.push_back(measurement);
+// Whatever the arms' names have in common, all but the baseline are compared, in every cell they have, as one family.
+TEST(ComparisonTable, EveryArmButTheBaselineIsThereInEveryCellItHas) {
+  std::mt19937_64 engine(11);
+  for (int round = 0; round < 200; ++round) {
+    std::set<ArmValues> arms;
+    for (const size_t count = 1 + engine() % 9; arms.size() < count;) {
+      ArmValues values;
+      for (const char* axis : {"attention.variant", "attention.scale", "attention.p", "train.batch"}) {
+        if (engine() % 2 == 0) values[axis] = std::to_string(engine() % 3);
+      }
+      arms.insert(values);
+    }
+    const std::vector<ArmValues> list(arms.begin(), arms.end());
+    using Place = std::tuple<ArmValues, std::string, int64_t, bool>;
+    std::set<Place> expected;
+    std::map<std::string, int64_t> family;
+    std::vector<Measurement> measurements;
+    const TableOptions options{.baseline = list[engine() % list.size()]};
+    for (const ArmValues& arm : list) {
+      for (const char* metric : {"loss", "loss_targets"}) {
+        for (const int64_t length : {128, 256}) {
+          for (const bool ntk : {false, true}) {
+            if (engine() % 4 == 0) continue;  // not measured there
+            for (int seed = 0; seed < 3; ++seed) {
+              measurements.push_back(Make("", seed, static_cast<double>(engine() % 1000), length, ntk, metric));
+              measurements.back().arm = arm;
+            }
+            if (arm == *options.baseline) continue;
+            expected.emplace(arm, metric, length, ntk);
+            ++family[metric];
+          }
+        }
       }
     }
+    std::set<Place> found;
+    for (const ComparisonRow& row : Comparisons(measurements, options)) {
+      EXPECT_TRUE(found.emplace(row.arm, row.metric, row.length_tokens, row.ntk).second);
+      EXPECT_EQ(row.baseline, *options.baseline);
+      EXPECT_EQ(row.family_size, family[row.metric]);
+    }
+    EXPECT_EQ(found, expected);
   }
-  const auto rows = Comparisons(measurements);
-  ASSERT_EQ(rows.size(), 2u);
+}
+
+TEST(ComparisonTable, TheArmThatSetsNothingCanBeTheBaseline) {
+  std::vector<Measurement> measurements = {Make("lssa", 0, 1.0), Make("lssa", 1, 2.0), Make("", 0, 0.5),
+                                           Make("", 1, 1.4)};
+  measurements[2].arm = measurements[3].arm = {};
+  const auto rows = Comparisons(measurements, {.baseline = ArmValues{}});
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].arm, Arm("lssa"));
+  EXPECT_NEAR(*rows[0].difference, 0.55, 1e-12);
+}
+
+TEST(ComparisonTable, ABaselineThatIsNotMeasuredYetHidesNoArm) {
+  const auto rows = Comparisons(Sweep({"lssa", "ssmax"}, 2));
+  ASSERT_EQ(rows.size(), 6u);
   for (const auto& row : rows) {
-    EXPECT_EQ(row.arm.at("attention.scale"), row.baseline.at("attention.scale"));
-    EXPECT_NEAR(*row.difference, 0.55, 1e-12);
+    EXPECT_EQ(row.n, 0);
+    EXPECT_EQ(row.reason, "no complete pair");
   }
-  // A full selector means one baseline for all, the other softmax included.
-  const auto full =
-      Comparisons(measurements, {.baseline = {{"attention.variant", "\"softmax\""}, {"attention.scale", "1"}}});
-  EXPECT_EQ(full.size(), 3u);
-  for (const auto& row : full) EXPECT_EQ(row.baseline.at("attention.scale"), "1");
-  // An arm without the axis that tells the baselines apart cannot be compared.
-  for (int seed : {0, 1}) measurements.push_back(Make("ssmax", seed, 1.0));
-  const auto refused = ComparisonTable(measurements, Options());
-  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("add the axis value"));
-}
-
-TEST(ComparisonTable, TheMostSpecificBaselineWins) {
-  std::vector<Measurement> measurements;
-  for (int seed : {0, 1}) {
-    measurements.push_back(Make("softmax", seed, 1.0));
-    measurements.push_back(Make("softmax", seed, 2.0));
-    measurements.back().arm["attention.scale"] = "2";
-    measurements.push_back(Make("lssa", seed, 3.0 + 0.1 * seed));
-    measurements.back().arm["attention.scale"] = "2";
-    measurements.push_back(Make("ssmax", seed, 3.0 + 0.1 * seed));
-  }
-  const auto rows = Comparisons(measurements);
-  ASSERT_EQ(rows.size(), 2u);
-  EXPECT_NEAR(*rows[0].difference, 1.05, 1e-12);
-  EXPECT_NEAR(*rows[1].difference, 2.05, 1e-12);
-}
-
-TEST(ComparisonTable, BaselineErrorsNameTheArms) {
-  const auto measurements = Sweep({"lssa", "ssmax"}, 2);
-  EXPECT_EQ(ComparisonTable(measurements, {}).status().code(), absl::StatusCode::kInvalidArgument);
-  const auto rows = ComparisonTable(measurements, Options());
-  EXPECT_EQ(rows.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(rows.status().message()), HasSubstr("lssa"));
+  EXPECT_EQ(ComparisonTable(Sweep({"lssa"}, 2), {}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(ComparisonTable, SweepsAreFamiliesOfTheirOwn) {

@@ -1,6 +1,14 @@
 // Tables, comparisons and users' queries. See coordinator_impl.h.
+#include <algorithm>
 #include <map>
+#include <set>
 
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "experiments/axes.h"
+#include "experiments/metrics.h"
+#include "experiments/plan.h"
 #include "experiments/table.h"
 #include "server/coordinator_impl.h"
 #include "server/store/json_text.h"
@@ -44,7 +52,7 @@ TableInput MakeInput(const StoredTable& table, const google::protobuf::RepeatedP
     if (stored.diverged) measurement.status = MeasurementStatus::kDiverged;
     input.measurements.push_back(measurement);
     // A run without a value lacks every metric that others have, not only those recorded for it.
-    if (stored.diverged && stored.metric == "loss") {
+    if (stored.diverged && IsHeadline(stored.metric)) {
       measurement.metric.clear();
       input.measurements.push_back(std::move(measurement));
     }
@@ -53,6 +61,38 @@ TableInput MakeInput(const StoredTable& table, const google::protobuf::RepeatedP
   input.options.metrics.assign(metrics.begin(), metrics.end());
   input.options.arm_order = arms;
   return input;
+}
+
+// InvalidArgument: a metric that is neither known nor recorded.
+absl::Status CheckMetrics(const StoredTable& table, const google::protobuf::RepeatedPtrField<std::string>& metrics) {
+  if (metrics.empty()) return absl::OkStatus();
+  std::vector<std::string> known = MetricNames();
+  const std::set<std::string> listed(known.begin(), known.end());
+  std::set<std::string> others;
+  for (const StoredMeasurement& stored : table.measurements) {
+    if (!stored.metric.empty() && !listed.contains(stored.metric)) others.insert(stored.metric);
+  }
+  known.insert(known.end(), others.begin(), others.end());
+  for (const std::string& metric : metrics) {
+    if (std::find(known.begin(), known.end(), metric) != known.end()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("no metric \"", metric, "\" in sweep ", table.sweep, DidYouMean(metric, known)));
+  }
+  return absl::OkStatus();
+}
+
+// The index of the arm to compare with: the sweep's own, or the one that `wanted` (JSON) names.
+absl::StatusOr<int> BaselineArm(const StoredTable& table, const std::string& wanted) {
+  if (wanted.empty()) return table.baseline_arm;
+  const absl::StatusOr<v1::Configuration> selector = ConfigurationFromJson(wanted);
+  if (!selector.ok()) return WithContext(selector.status(), "baseline_arm_json");
+  std::vector<Arm> arms;
+  for (const std::string& json : table.arms) {
+    ABLATE_ASSIGN_OR_RETURN(v1::Configuration values, ConfigurationFromJson(json));
+    std::string label = Label(values);
+    arms.push_back({std::move(values), json, std::move(label)});
+  }
+  return FindBaseline(table.settings, arms, *selector);
 }
 
 }  // namespace
@@ -76,6 +116,7 @@ absl::StatusOr<StoredTable> CoordinatorImpl::LoadTable(const std::string& sweep)
 
 absl::StatusOr<v1::GetTableResponse> CoordinatorImpl::GetTable(const v1::GetTableRequest& request) {
   ABLATE_ASSIGN_OR_RETURN(const StoredTable table, LoadTable(request.sweep()));
+  ABLATE_RETURN_IF_ERROR(CheckMetrics(table, request.metrics()));
   const TableInput input = MakeInput(table, request.metrics(), request.level());
   ABLATE_ASSIGN_OR_RETURN(const std::vector<ConfidenceRow> rows, ConfidenceTable(input.measurements, input.options));
   v1::GetTableResponse response;
@@ -99,22 +140,18 @@ absl::StatusOr<v1::GetTableResponse> CoordinatorImpl::GetTable(const v1::GetTabl
     for (int64_t seed : row.diverged_seeds) message->add_diverged_seeds(seed);
     for (int64_t seed : row.missing_seeds) message->add_missing_seeds(seed);
     for (const std::string& job : row.job_ids) message->add_job_ids(job);
-    for (const std::string& job : row.diverged_job_ids) message->add_job_ids(job);
+    for (const std::string& job : row.diverged_job_ids) message->add_diverged_job_ids(job);
   }
   return response;
 }
 
 absl::StatusOr<v1::CompareArmsResponse> CoordinatorImpl::CompareArms(const v1::CompareArmsRequest& request) {
   ABLATE_ASSIGN_OR_RETURN(const StoredTable table, LoadTable(request.sweep()));
-  v1::CompareArmsResponse response;
-  if (table.arms.size() < 2) return response;
+  ABLATE_RETURN_IF_ERROR(CheckMetrics(table, request.metrics()));
+  ABLATE_ASSIGN_OR_RETURN(const int baseline, BaselineArm(table, request.baseline_arm_json()));
   TableInput input = MakeInput(table, request.metrics(), request.level());
-  const std::string baseline =
-      request.baseline_arm_json().empty() ? table.arms[table.baseline_arm] : request.baseline_arm_json();
-  input.options.baseline = ValuesOf(baseline);
-  if (!request.baseline_arm_json().empty() && input.options.baseline.empty()) {
-    return absl::InvalidArgumentError("baseline_arm_json is not a JSON object of axis values");
-  }
+  input.options.baseline = ValuesOf(table.arms[baseline]);
+  v1::CompareArmsResponse response;
   ABLATE_ASSIGN_OR_RETURN(const std::vector<ComparisonRow> rows, ComparisonTable(input.measurements, input.options));
   for (const ComparisonRow& row : rows) {
     v1::ComparisonRow* message = response.add_rows();

@@ -95,11 +95,10 @@ absl::StatusOr<CoordinatorImpl::Planned> CoordinatorImpl::ReadAndPlan(const std:
   Planned planned;
   planned.file.yaml = yaml;
   planned.file.file_name = file_name;
-  ABLATE_ASSIGN_OR_RETURN(planned.file.spec, ParseSweepFile(yaml, file_name));
+  SweepPlaces places;
+  ABLATE_ASSIGN_OR_RETURN(planned.file.spec, ParseSweepFile(yaml, file_name, &places));
   ABLATE_RETURN_IF_ERROR(FillData(data, &planned.file.spec));
-  absl::StatusOr<Plan> plan = MakePlan(planned.file.spec);
-  if (!plan.ok()) return WithContext(plan.status(), file_name);
-  planned.plan = *std::move(plan);
+  ABLATE_ASSIGN_OR_RETURN(planned.plan, MakePlan(planned.file.spec, places));
   return planned;
 }
 

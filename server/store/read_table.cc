@@ -30,11 +30,14 @@ absl::StatusOr<SweepFile> ReadSweepFile(Connection& db, SweepRow sweep) {
 absl::StatusOr<StoredTable> ReadTable(Connection& db, SweepRow sweep) {
   StoredTable table;
   {
-    ABLATE_ASSIGN_OR_RETURN(Statement row, db.Query("SELECT name, baseline_arm FROM sweeps WHERE row = ?", sweep));
+    ABLATE_ASSIGN_OR_RETURN(Statement row, db.Query("SELECT name, baseline_arm, spec FROM sweeps WHERE row = ?", sweep));
     ABLATE_ASSIGN_OR_RETURN(const bool found, row.Step());
     if (!found) return absl::NotFoundError("there is no such sweep");
     table.sweep = row.Text(0);
     table.baseline_arm = static_cast<int>(row.Int(1));
+    v1::SweepSpec spec;
+    if (!spec.ParseFromString(row.Bytes(2))) return absl::DataLossError("a stored sweep cannot be read");
+    table.settings = spec.settings();
   }
   {
     ABLATE_ASSIGN_OR_RETURN(Statement rows, db.Query("SELECT json FROM arms WHERE sweep = ? ORDER BY arm", sweep));

@@ -97,8 +97,9 @@ struct StoredMeasurement {
 };
 struct StoredTable {
   std::string sweep;
+  v1::Configuration settings;     // of every arm
   std::vector<std::string> arms;  // JSON, in the order of the plan
-  int baseline_arm = 0;
+  int baseline_arm = 0;           // the sweep's own
   std::vector<StoredMeasurement> measurements;
 };
 absl::StatusOr<StoredTable> ReadTable(Connection& db, SweepRow row);

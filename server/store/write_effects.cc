@@ -1,4 +1,5 @@
 // Rows of what the scheduler changed. See records.h.
+#include "experiments/metrics.h"
 #include "server/store/json_text.h"
 #include "server/store/records.h"
 
@@ -115,13 +116,14 @@ absl::Status WriteWorkers(Connection& db, const std::vector<WorkerRecord>& worke
 
 // Of an evaluation that is known to be without a value: the metrics that every evaluation has.
 absl::Status WriteDivergedUnrun(Connection& db, JobRow job, int64_t wall_us) {
-  for (const char* metric : {"loss", "loss_targets"}) {
+  for (const Metric& metric : Metrics()) {
+    if (!metric.headline) continue;
     ABLATE_RETURN_IF_ERROR(db.Run(
         "INSERT OR REPLACE INTO evaluation_results (evaluation, metric, value, non_finite, status, job, device, at_us) "
         "SELECT e.row, ?, NULL, NULL, 'diverged', j.row, COALESCE((SELECT p.device FROM jobs p WHERE p.row = "
         "j.parent), ''), ? "
         "FROM jobs j JOIN evaluations e ON e.key = j.key WHERE j.row = ? AND j.kind = 'EVALUATION'",
-        metric, wall_us, job));
+        std::string(metric.name), wall_us, job));
   }
   // A diverged child stage hands the device on to what hangs on it.
   return db.Run("UPDATE jobs SET device = (SELECT p.device FROM jobs p WHERE p.row = jobs.parent) WHERE row = ?", job);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/strings.h"
+#include "experiments/metrics.h"
 #include "server/store/records.h"
 
 namespace ablate {
@@ -121,7 +122,9 @@ absl::Status WriteMetrics(Connection& db, const JobRef& job, const v1::TaskResul
         row, metric, stored.value, stored.non_finite, ok ? "ok" : "diverged", job.row, result.device_kind(), wall_us);
   };
   if (!stage && diverged) {
-    for (const char* metric : {"loss", "loss_targets"}) ABLATE_RETURN_IF_ERROR(insert(metric, {}));
+    for (const Metric& metric : Metrics()) {
+      if (metric.headline) ABLATE_RETURN_IF_ERROR(insert(std::string(metric.name), {}));
+    }
   }
   for (const v1::MetricValue& metric : result.metrics()) {
     ABLATE_RETURN_IF_ERROR(insert(metric.metric(), Split(metric.value())));

@@ -1,0 +1,26 @@
+// What is measured: one row a metric. Whoever asks for "the losses" or checks a metric's name asks here.
+// Permanent names: they are stored in users' databases. Must not know how a metric is computed. Any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ablate {
+
+struct Metric {
+  std::string_view name;
+  // People come for it: shown first, and recorded as diverged for an evaluation that could not be measured.
+  bool headline = false;
+  bool of_evaluation = false, of_stage = false;  // which results carry it
+  std::string_view summary;
+};
+
+// In the order to show, headline metrics first.
+const std::vector<Metric>& Metrics();
+std::vector<std::string> MetricNames();
+bool IsHeadline(std::string_view metric);
+// The place in Metrics(); their number for a name that is not there (a noop executor may report any).
+int MetricRank(std::string_view metric);
+
+}  // namespace ablate
