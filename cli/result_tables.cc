@@ -224,7 +224,7 @@ Report TableReport(const v1::GetTableResponse& response) {
 Report ComparisonReport(const v1::CompareArmsResponse& response) {
   Report report;
   report.records.columns = {"sweep", "arm", "baseline", "metric",      "length", "ntk",    "split", "n",    "difference", "sd", "low",
-                            "high",  "p",   "p_adjusted", "family_size", "level",  "method", "seeds", "note"};
+                            "high",  "p",   "p_adjusted", "family_size", "level",  "method", "seeds", "diverged", "diverged_seeds", "missing", "note"};
   std::vector<Block> blocks = MakeBlocks(response.rows());
   std::map<const Block*, std::set<std::string>> baselines;
   std::map<const Block*, std::set<int64_t>> families;
@@ -235,6 +235,7 @@ Report ComparisonReport(const v1::CompareArmsResponse& response) {
          Optional(row.has_difference(), row.difference()), Optional(row.has_sd(), row.sd()), Optional(row.has_low(), row.low()),
          Optional(row.has_high(), row.high()), Optional(row.has_p(), row.p()), Optional(row.has_p_adjusted(), row.p_adjusted()),
          Cell::Integer(row.family_size()), Cell::Number(row.level()), Cell::Text(row.method()), Seeds(row.seeds()),
+         Cell::Integer(row.diverged_seeds_size()), Seeds(row.diverged_seeds()), Seeds(row.missing_seeds()),
          Cell::Text(row.note())});
 
     Block& block = *std::find_if(blocks.begin(), blocks.end(), [&](const Block& b) {
@@ -246,7 +247,9 @@ Report ComparisonReport(const v1::CompareArmsResponse& response) {
     std::string text = FormatMeanInterval(Opt(row, &Row::has_difference, &Row::difference), Opt(row, &Row::has_low, &Row::low),
                                           Opt(row, &Row::has_high, &Row::high), block.decimals);
     std::vector<std::string> extra;
-    if (row.has_p_adjusted()) extra.push_back(absl::StrCat("p ", FormatP(row.p_adjusted())));
+    if (row.has_p()) extra.push_back(absl::StrCat("p ", FormatP(row.p())));
+    if (row.has_p_adjusted()) extra.push_back(absl::StrCat("Holm ", FormatP(row.p_adjusted())));
+    if (row.diverged_seeds_size() > 0) extra.push_back(absl::StrCat(row.diverged_seeds_size(), " diverged"));
     if (row.n() > 0 && row.n() != *block.counts.rbegin()) extra.push_back(absl::StrCat("n=", row.n()));
     if (!extra.empty()) absl::StrAppend(&text, " (", absl::StrJoin(extra, ", "), ")");
     TakeNote(row, &block);
@@ -257,7 +260,7 @@ Report ComparisonReport(const v1::CompareArmsResponse& response) {
     sheet.footer.push_back(absl::StrCat("mean paired difference (arm minus baseline, same seed) ± half-width of the ",
                                         absl::StrJoin(block.levels, "/"), " ", absl::StrJoin(block.methods, ", "), "; ",
                                         CountText(block, "pair")));
-    sheet.footer.push_back(absl::StrCat("p: two-sided, adjusted by Holm over ", absl::StrJoin(families[&block], "/"),
+    sheet.footer.push_back(absl::StrCat("p: two-sided, unadjusted; Holm: the same, adjusted over ", absl::StrJoin(families[&block], "/"),
                                         *families[&block].rbegin() == 1 ? " comparison of " : " comparisons of ", block.metric));
     AddNotes(block, &sheet);
     report.sheets.push_back(std::move(sheet));

@@ -105,6 +105,7 @@ v1::CompareArmsResponse Comparison() {
         row.set_high(row.difference() + 0.0194);
         if (diverged) {
           row.set_note("survivors only: 1 of 3 pairs diverged (seed 3)");
+          row.add_diverged_seeds(3);
         } else {
           row.set_p(0.0052 / a);
           row.set_p_adjusted(0.0312 / a);
@@ -132,7 +133,7 @@ TEST(ResultTables, JsonRowsCarryWhatOutsideChecksRelyOn) {
     EXPECT_EQ(row["mean"].is_null(), row["n"] == 0);
   }
   for (const auto& row : nlohmann::json::parse(Print(ComparisonReport(Comparison()), OutputFormat::kJson))) {
-    for (const char* key : {"difference", "low", "high", "p", "p_adjusted", "n", "baseline", "family_size", "note", "arm", "metric",
+    for (const char* key : {"difference", "low", "high", "p", "p_adjusted", "n", "baseline", "diverged", "diverged_seeds", "missing", "family_size", "note", "arm", "metric",
                             "length", "ntk", "split"}) {
       EXPECT_TRUE(row.contains(key)) << key;
     }

@@ -174,6 +174,8 @@ absl::StatusOr<v1::CompareArmsResponse> CoordinatorImpl::CompareArms(const v1::C
     message->set_method(row.method);
     message->set_note(row.reason.empty() || row.note.empty() ? row.reason + row.note : row.reason + "; " + row.note);
     for (int64_t seed : row.seeds) message->add_seeds(seed);
+    for (int64_t seed : row.diverged_seeds) message->add_diverged_seeds(seed);
+    for (int64_t seed : row.missing_seeds) message->add_missing_seeds(seed);
   }
   return response;
 }
