@@ -97,8 +97,11 @@ TEST(FlagWordsTest, FlagsAreSetAndMistakesAreNamedAsTheyWereWritten) {
     words.insert(words.begin(), "a-program");
     return SetFlags(known, {"--test-insecure"}, words);
   };
-  const auto error = [&](std::vector<std::string> words) { return std::string(set(std::move(words)).status().message()); };
-  ASSERT_EQ(*set({"--test-dir", "--odd-name", "--test-threads=-2", "--test-insecure", "--test-seconds", "0.5"}), FlagWords::kRun);
+  const auto error = [&](std::vector<std::string> words) {
+    return std::string(set(std::move(words)).status().message());
+  };
+  ASSERT_EQ(*set({"--test-dir", "--odd-name", "--test-threads=-2", "--test-insecure", "--test-seconds", "0.5"}),
+            FlagWords::kRun);
   EXPECT_EQ(absl::GetFlag(FLAGS_test_dir), "--odd-name");
   EXPECT_EQ(absl::GetFlag(FLAGS_test_threads), -2);
   EXPECT_TRUE(absl::GetFlag(FLAGS_test_insecure));
@@ -127,16 +130,20 @@ TEST(FilesTest, ErrorsSayWhoseFaultItIs) {
   EXPECT_EQ(ReadFile(JoinPath(dir.path(), "none")).status().code(), absl::StatusCode::kNotFound);
   for (int error : {ENOSPC, EDQUOT, EROFS, EACCES, EIO, EMFILE}) {
     EXPECT_TRUE(IsNodeTrouble(FileError("cannot write", file, error))) << error;
-    EXPECT_EQ(ErrnoOf(WithContext(FileError("cannot write", file, error), "somewhere")), error) << "context keeps the cause";
+    EXPECT_EQ(ErrnoOf(WithContext(FileError("cannot write", file, error), "somewhere")), error)
+        << "context keeps the cause";
   }
-  for (int error : {ENOENT, EISDIR, ENOTDIR, EINVAL}) EXPECT_FALSE(IsNodeTrouble(FileError("cannot write", file, error))) << error;
+  for (int error : {ENOENT, EISDIR, ENOTDIR, EINVAL})
+    EXPECT_FALSE(IsNodeTrouble(FileError("cannot write", file, error))) << error;
   EXPECT_FALSE(IsNodeTrouble(absl::ResourceExhaustedError("no device memory left")));
 }
 
 TEST(Utf8, WellFormedOnly) {
-  for (const char* text : {"", "plain", "\u00fc", "\u20ac", "\U0001f600", "\U0010ffff", "\xed\x9f\xbf"}) EXPECT_TRUE(IsUtf8(text)) << text;
+  for (const char* text : {"", "plain", "\u00fc", "\u20ac", "\U0001f600", "\U0010ffff", "\xed\x9f\xbf"})
+    EXPECT_TRUE(IsUtf8(text)) << text;
   // A lone byte, a cut sequence, overlong forms, a surrogate, beyond U+10FFFF.
-  for (const char* text : {"\xff", "a\x80", "\xc3", "\xe2\x82", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80"}) {
+  for (const char* text :
+       {"\xff", "a\x80", "\xc3", "\xe2\x82", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80"}) {
     EXPECT_FALSE(IsUtf8(text)) << text;
   }
 }

@@ -11,9 +11,10 @@
 
 namespace ablate {
 
-// What a failed system call means, with its errno kept (ErrnoOf). NotFound: ENOENT. ResourceExhausted: the disk or the quota is full.
-// PermissionDenied: not allowed, or mounted read-only. InvalidArgument: no possible name. Unavailable: may go by itself (EIO, EAGAIN, too
-// many open files, ...). FailedPrecondition: all else (a folder where a file should be, ...). Every function below fails with these.
+// What a failed system call means, with its errno kept (ErrnoOf). NotFound: ENOENT. ResourceExhausted: the disk or the
+// quota is full. PermissionDenied: not allowed, or mounted read-only. InvalidArgument: no possible name. Unavailable:
+// may go by itself (EIO, EAGAIN, too many open files, ...). FailedPrecondition: all else (a folder where a file should
+// be, ...). Every function below fails with these.
 absl::Status FileError(std::string_view action, const std::string& path, int error);
 int ErrnoOf(const absl::Status& status);  // 0: it is not of a system call
 // A full disk, missing permissions, a broken device: whatever was asked for, it is this machine that cannot do it now.

@@ -27,7 +27,8 @@ absl::StatusOr<FlagWords> SetFlags(const std::vector<std::string>& known, const 
     const std::string& word = words[i];
     if (word == "--help" || word == "-h") return FlagWords::kHelp;
     if (word == "--version") return FlagWords::kVersion;
-    if (!absl::StartsWith(word, "-")) return absl::InvalidArgumentError(absl::StrCat("unexpected argument \"", word, "\""));
+    if (!absl::StartsWith(word, "-"))
+      return absl::InvalidArgumentError(absl::StrCat("unexpected argument \"", word, "\""));
     const size_t end = std::min(word.find('='), word.size());
     const std::string name = word.substr(0, end);
     if (std::find(known.begin(), known.end(), name) == known.end()) {

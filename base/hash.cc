@@ -22,9 +22,7 @@ Sha256::Sha256() : state_(std::make_unique<State>()) {
 }
 Sha256::~Sha256() = default;
 
-void Sha256::Update(const void* data, size_t size) {
-  CHECK_EQ(EVP_DigestUpdate(state_->context, data, size), 1);
-}
+void Sha256::Update(const void* data, size_t size) { CHECK_EQ(EVP_DigestUpdate(state_->context, data, size), 1); }
 
 std::string Sha256::HexDigest() {
   unsigned char digest[EVP_MAX_MD_SIZE];

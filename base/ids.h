@@ -21,9 +21,7 @@ class IdGenerator {
 
 class CountingIdGenerator : public IdGenerator {
  public:
-  std::string NewId(std::string_view prefix) override {
-    return std::string(prefix) + "_" + std::to_string(++count_);
-  }
+  std::string NewId(std::string_view prefix) override { return std::string(prefix) + "_" + std::to_string(++count_); }
 
  private:
   std::atomic<int64_t> count_{0};

@@ -30,8 +30,7 @@ class ABLATE_THREAD_ANNOTATION(capability("mutex")) Mutex {
 
 class ABLATE_THREAD_ANNOTATION(scoped_lockable) MutexLock {
  public:
-  explicit MutexLock(Mutex* mutex) ABLATE_THREAD_ANNOTATION(acquire_capability(mutex))
-      : mutex_(mutex) {
+  explicit MutexLock(Mutex* mutex) ABLATE_THREAD_ANNOTATION(acquire_capability(mutex)) : mutex_(mutex) {
     mutex_->Lock();
   }
   ~MutexLock() ABLATE_THREAD_ANNOTATION(release_capability()) { mutex_->Unlock(); }

@@ -10,12 +10,12 @@
 #define ABLATE_CONCAT(a, b) ABLATE_CONCAT_INNER(a, b)
 
 // ABLATE_RETURN_IF_ERROR(expr): returns expr's status from the enclosing function unless OK.
-#define ABLATE_RETURN_IF_ERROR(expr)          \
-  do {                                        \
-    absl::Status ablate_status = (expr);      \
-    if (!ablate_status.ok()) {                \
-      return ablate_status;                   \
-    }                                         \
+#define ABLATE_RETURN_IF_ERROR(expr)     \
+  do {                                   \
+    absl::Status ablate_status = (expr); \
+    if (!ablate_status.ok()) {           \
+      return ablate_status;              \
+    }                                    \
   } while (false)
 
 // ABLATE_ASSIGN_OR_RETURN(auto x, Foo()): x = *Foo(), or returns Foo()'s status.

@@ -59,8 +59,7 @@ std::string ShortestDouble(double value) {
   char buffer[64];
   const double magnitude = std::abs(value);
   // Plain notation where a person would use it; to_chars alone turns 100000 into 1e+05.
-  const auto format =
-      magnitude >= 1e-5 && magnitude < 1e15 ? std::chars_format::fixed : std::chars_format::scientific;
+  const auto format = magnitude >= 1e-5 && magnitude < 1e15 ? std::chars_format::fixed : std::chars_format::scientific;
   const auto result = std::to_chars(buffer, buffer + sizeof(buffer), value, format);
   return std::string(buffer, result.ptr);
 }
@@ -90,7 +89,8 @@ std::string HumanSeconds(double seconds) {
   if (total < 3600) {
     std::snprintf(buffer, sizeof(buffer), "%dm%02ds", static_cast<int>(total / 60), static_cast<int>(total % 60));
   } else {
-    std::snprintf(buffer, sizeof(buffer), "%dh%02dm", static_cast<int>(total / 3600), static_cast<int>(total % 3600 / 60));
+    std::snprintf(buffer, sizeof(buffer), "%dh%02dm", static_cast<int>(total / 3600),
+                  static_cast<int>(total % 3600 / 60));
   }
   return buffer;
 }

@@ -71,8 +71,8 @@ absl::StatusOr<Subprocess> Subprocess::Start(const SubprocessOptions& options) {
     }
   }
   const auto close_all = [&] {
-    for (int* fd : {&in.read, &in.write, &out.read, &out.write, &err.read, &err.write, &report.read, &report.write,
-                    &err_file}) {
+    for (int* fd :
+         {&in.read, &in.write, &out.read, &out.write, &err.read, &err.write, &report.read, &report.write, &err_file}) {
       CloseFd(fd);
     }
   };

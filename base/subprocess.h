@@ -17,17 +17,17 @@
 namespace ablate {
 
 struct SubprocessOptions {
-  std::vector<std::string> argv;                  // argv[0] is the path of the program
+  std::vector<std::string> argv;                   // argv[0] is the path of the program
   std::map<std::string, std::string> environment;  // added to ours
-  bool pipe_stdin = true;                         // else /dev/null
-  bool pipe_stdout = true;                        // else inherited
-  std::string stderr_path;                        // appended to this file; "" = a pipe, read through stderr_fd
-  bool own_process_group = true;                  // a terminal's Ctrl-C does not reach the child
+  bool pipe_stdin = true;                          // else /dev/null
+  bool pipe_stdout = true;                         // else inherited
+  std::string stderr_path;                         // appended to this file; "" = a pipe, read through stderr_fd
+  bool own_process_group = true;                   // a terminal's Ctrl-C does not reach the child
 };
 
 struct ExitStatus {
-  int code = 0;           // exit code, or -1 when it ended by a signal
-  int signal = 0;         // the signal that ended it, or 0
+  int code = 0;    // exit code, or -1 when it ended by a signal
+  int signal = 0;  // the signal that ended it, or 0
   int64_t peak_rss_bytes = 0;
   double user_seconds = 0;
   double system_seconds = 0;

@@ -58,7 +58,8 @@ void Bench(const ablate::AttentionVariant& variant, const AttentionShape& shape)
   Floats q = Normal(size, 1), k = Normal(size, 2), v = Normal(size, 3), dout = Normal(size, 4);
   if (variant.spec.qk_norm == ablate::QkNorm::kL2) Normalise(q, shape.D), Normalise(k, shape.D);
   const Floats s(shape.H, 0.5f), b(shape.H, 0.0f);
-  Floats out(size), stats(ablate::AttentionRowStatFloats(shape)), dq(size), dk(size), dv(size), ds(shape.H), db(shape.H);
+  Floats out(size), stats(ablate::AttentionRowStatFloats(shape)), dq(size), dk(size), dv(size), ds(shape.H),
+      db(shape.H);
   const double forward = Median([&] {
     ablate::CpuAttentionForward(1, variant.spec, shape, q.data(), k.data(), v.data(), s.data(), b.data(), out.data(),
                                 stats.data(), nullptr);
@@ -68,12 +69,12 @@ void Bench(const ablate::AttentionVariant& variant, const AttentionShape& shape)
                                  dout.data(), stats.data(), dq.data(), dk.data(), dv.data(), ds.data(), db.data());
   });
   const double pairs = 0.5 * shape.T * (shape.T + 1.0) * shape.H * shape.B;
-  std::printf("%-18s T=%-5d H=%d D=%-3d fwd %8.3f ms %5.1f GFLOP/s %5.2f us/kpair | bwd %8.3f ms %5.1f GFLOP/s | %6.3f "
-              "us/token/head\n",
-              std::string(variant.name).c_str(), shape.T, shape.H, shape.D, forward * 1e3,
-              4e-9 * shape.D * pairs / forward, forward * 1e9 / pairs, backward * 1e3,
-              10e-9 * shape.D * pairs / backward,
-              (forward + backward) * 1e6 / (static_cast<double>(shape.B) * shape.T * shape.H));
+  std::printf(
+      "%-18s T=%-5d H=%d D=%-3d fwd %8.3f ms %5.1f GFLOP/s %5.2f us/kpair | bwd %8.3f ms %5.1f GFLOP/s | %6.3f "
+      "us/token/head\n",
+      std::string(variant.name).c_str(), shape.T, shape.H, shape.D, forward * 1e3, 4e-9 * shape.D * pairs / forward,
+      forward * 1e9 / pairs, backward * 1e3, 10e-9 * shape.D * pairs / backward,
+      (forward + backward) * 1e6 / (static_cast<double>(shape.B) * shape.T * shape.H));
   std::fflush(stdout);
 }
 

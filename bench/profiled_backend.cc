@@ -11,7 +11,8 @@ namespace {
 
 class Timer {
  public:
-  Timer(std::map<std::string, double>* seconds, std::string op) : seconds_(seconds), op_(std::move(op)), start_(Now()) {}
+  Timer(std::map<std::string, double>* seconds, std::string op)
+      : seconds_(seconds), op_(std::move(op)), start_(Now()) {}
   ~Timer() { (*seconds_)[op_] += Now() - start_; }
 
  private:
@@ -65,8 +66,8 @@ class ProfiledBackend : public Backend {
     Timer timer(seconds_, "layer norm forward");
     inner_->LayerNormForward(x, w, b, out, mean, rstd, N, C);
   }
-  void LayerNormBackward(const float* dout, const float* x, const float* w, const float* mean, const float* rstd, float* dx,
-                         float* dw, float* db, int N, int C) override {
+  void LayerNormBackward(const float* dout, const float* x, const float* w, const float* mean, const float* rstd,
+                         float* dx, float* dw, float* db, int N, int C) override {
     Timer timer(seconds_, "layer norm backward");
     inner_->LayerNormBackward(dout, x, w, mean, rstd, dx, dw, db, N, C);
   }

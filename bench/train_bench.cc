@@ -1,6 +1,7 @@
 // Speed of the trainer's model in tokens a second of CPU time, the number that bench/train_vs_pytorch.sh compares:
 //   train_bench train|eval tiny|small softmax|lssar|... LENGTH BATCH STEPS [THREADS] [--profile]
-// Prints one line: tokens a second (median over steps, and best), peak memory of the process in MB. With --profile, a line an op.
+// Prints one line: tokens a second (median over steps, and best), peak memory of the process in MB. With --profile, a
+// line an op.
 #include <sys/resource.h>
 #include <time.h>
 
@@ -91,8 +92,8 @@ int Main(std::vector<std::string> args) {
   std::sort(rates.begin(), rates.end());
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  std::printf("%s %s %s T=%d B=%d tokens_per_cpu_second median %.1f best %.1f peak_mb %.1f loss %.4f\n", args[0].c_str(),
-              args[1].c_str(), args[2].c_str(), T, B, rates[rates.size() / 2], rates.back(),
+  std::printf("%s %s %s T=%d B=%d tokens_per_cpu_second median %.1f best %.1f peak_mb %.1f loss %.4f\n",
+              args[0].c_str(), args[1].c_str(), args[2].c_str(), T, B, rates[rates.size() / 2], rates.back(),
               static_cast<double>(usage.ru_maxrss) / 1024.0, loss);
   double total = 0;
   for (const auto& [op, s] : seconds) total += s;

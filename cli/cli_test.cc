@@ -42,8 +42,9 @@ Invocation Parsed(const std::vector<std::string>& arguments) {
 }
 
 TEST(CommandLine, TakesWordsAndFlagsInAnyOrder) {
-  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
-           {"sweep", "wait", "s", "--timeout", "2m", "-o", "json"}, {"-o=json", "sweep", "--timeout=2m", "wait", "s"}}) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{"sweep", "wait", "s", "--timeout", "2m", "-o", "json"},
+                                             {"-o=json", "sweep", "--timeout=2m", "wait", "s"}}) {
     const Invocation invocation = Parsed(arguments);
     EXPECT_EQ(invocation.command->name, "sweep wait");
     EXPECT_EQ(invocation.arguments, std::vector<std::string>{"s"});
@@ -70,12 +71,17 @@ TEST(CommandLine, SaysWhatIsWrongAndTheNearestName) {
   EXPECT_THAT(Error({"table", "a", "-o", "json", "--output", "csv"}), HasSubstr("given twice"));
   EXPECT_THAT(Error({"table", "a", "--server", "x", "--data-dir", "y"}), HasSubstr("exclude each other"));
   EXPECT_THAT(Error({"run", "f", "--retry=yes"}), HasSubstr("takes no value"));
-  for (const char* time : {"0", "-1", "soon", "nan", "inf", "1x", ""}) EXPECT_THAT(Error({"sweep", "wait", "s", "--timeout", time}), HasSubstr("--timeout"));
+  for (const char* time : {"0", "-1", "soon", "nan", "inf", "1x", ""})
+    EXPECT_THAT(Error({"sweep", "wait", "s", "--timeout", time}), HasSubstr("--timeout"));
 }
 
 TEST(CommandLine, TakesOnlyTextThatTheCoordinatorCanTake) {
-  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
-           {"run", "\xff.yaml"}, {"query", "select '\xff'"}, {"sweep", "show", "\xff"}, {"table", "s", "--metric", "\xc3"}, {"\xff"}}) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{"run", "\xff.yaml"},
+                                             {"query", "select '\xff'"},
+                                             {"sweep", "show", "\xff"},
+                                             {"table", "s", "--metric", "\xc3"},
+                                             {"\xff"}}) {
     EXPECT_THAT(Error(arguments), HasSubstr("is not UTF-8"));
   }
   EXPECT_THAT(Error({"run", "\xff.yaml"}), HasSubstr("\\xff.yaml"));
@@ -103,9 +109,10 @@ TEST(CommandLine, EveryCommandHelpsWithAnExample) {
     }
     EXPECT_NE(command.run, nullptr);
   }
-  for (const char* name : {"run", "sweep submit", "sweep plan", "sweep list", "sweep show", "sweep watch", "sweep wait", "sweep cancel", "sweep retry",
-                           "job list", "job show", "job logs", "job explain", "job cancel", "worker list", "worker drain", "table", "compare", "query",
-                           "variants", "version"}) {
+  for (const char* name :
+       {"run",          "sweep submit", "sweep plan", "sweep list", "sweep show", "sweep watch", "sweep wait",
+        "sweep cancel", "sweep retry",  "job list",   "job show",   "job logs",   "job explain", "job cancel",
+        "worker list",  "worker drain", "table",      "compare",    "query",      "variants",    "version"}) {
     EXPECT_EQ(names.count(name), 1u) << name;
   }
 }
@@ -114,7 +121,8 @@ TEST(CommandLine, IntegersAreChecked) {
   EXPECT_EQ(*Parsed({"run", "f", "--slots", "3"}).GetInteger("--slots", 1, 1, 8), 3);
   EXPECT_EQ(*Parsed({"run", "f"}).GetInteger("--slots", 5, 1, 8), 5);
   for (const char* value : {"0", "9", "x", "2.5"}) {
-    EXPECT_EQ(ExitCodeFor(Parsed({"run", "f", "--slots", value}).GetInteger("--slots", 1, 1, 8).status()), kExitUsage) << value;
+    EXPECT_EQ(ExitCodeFor(Parsed({"run", "f", "--slots", value}).GetInteger("--slots", 1, 1, 8).status()), kExitUsage)
+        << value;
   }
 }
 
@@ -123,9 +131,10 @@ TEST(ExitCodes, FollowTheCause) {
   EXPECT_EQ(ExitCodeFor(UsageError("x")), 2);
   EXPECT_EQ(ExitCodeFor(absl::DeadlineExceededError("x")), 3);
   EXPECT_EQ(ExitCodeFor(UnreachableError("x")), 4);
-  for (const absl::Status& status : {absl::NotFoundError("x"), absl::InvalidArgumentError("x"), absl::AlreadyExistsError("x"),
-                                     absl::FailedPreconditionError("x"), absl::PermissionDeniedError("x"), absl::InternalError("x"),
-                                     absl::UnavailableError("a folder")}) {
+  for (const absl::Status& status :
+       {absl::NotFoundError("x"), absl::InvalidArgumentError("x"), absl::AlreadyExistsError("x"),
+        absl::FailedPreconditionError("x"), absl::PermissionDeniedError("x"), absl::InternalError("x"),
+        absl::UnavailableError("a folder")}) {
     EXPECT_EQ(ExitCodeFor(status), 5) << status;
   }
   v1::Sweep sweep;
@@ -150,8 +159,9 @@ v1::Sweep SomeSweep(int64_t succeeded, int64_t steps) {
 }
 
 TEST(Progress, LineSaysWhatAPersonWantsToKnow) {
-  EXPECT_EQ(ProgressLine(SomeSweep(50, 500), 130, 130),
-            "quick [###############...............] 50/100 jobs, 1 diverged | step 500/1000 | 15.2k tokens/s | 2m10s left");
+  EXPECT_EQ(
+      ProgressLine(SomeSweep(50, 500), 130, 130),
+      "quick [###############...............] 50/100 jobs, 1 diverged | step 500/1000 | 15.2k tokens/s | 2m10s left");
   EXPECT_EQ(ProgressLine(SomeSweep(50, 500), std::nullopt, 29), "quick 50/100 jobs, 1 diverged");
   v1::Sweep empty;
   EXPECT_EQ(ProgressLine(empty, std::nullopt, 20), " 0/0 jobs");
@@ -226,9 +236,11 @@ v1::Job Failed(const std::string& id, v1::FailureKind kind, const std::string& m
 
 TEST(Failures, AreGroupedByCause) {
   std::vector<v1::Job> jobs = {Failed("a", v1::OUT_OF_MEMORY, "8 GiB"), Failed("b", v1::INVALID_CONFIG, "too\nshort"),
-                               Failed("c", v1::UPSTREAM_FAILED, "a failed"), Failed("d", v1::INVALID_CONFIG, "too\nshort")};
-  EXPECT_THAT(FailureLines(jobs), testing::ElementsAre("2 x invalid_config: too short (b)", "1 x out_of_memory: 8 GiB (a)",
-                                                       "1 because the job that they build on failed"));
+                               Failed("c", v1::UPSTREAM_FAILED, "a failed"),
+                               Failed("d", v1::INVALID_CONFIG, "too\nshort")};
+  EXPECT_THAT(FailureLines(jobs),
+              testing::ElementsAre("2 x invalid_config: too short (b)", "1 x out_of_memory: 8 GiB (a)",
+                                   "1 because the job that they build on failed"));
   for (int i = 0; i < 10; ++i) jobs.push_back(Failed("e", v1::CODE_ERROR, std::to_string(i)));
   EXPECT_THAT(FailureLines(jobs), testing::Contains("and 7 other causes"));
   EXPECT_EQ(FailureLine(v1::Failure(), 80), "");
@@ -301,8 +313,11 @@ class FakeSweeps : public v1::Sweeps::Service {
     sweep->set_name("s");
     return grpc::Status::OK;
   }
-  grpc::Status ListSweeps(grpc::ServerContext*, const v1::ListSweepsRequest*, v1::ListSweepsResponse*) override { return grpc::Status::OK; }
-  grpc::Status WatchSweep(grpc::ServerContext* context, const v1::WatchSweepRequest* request, grpc::ServerWriter<v1::Sweep>* writer) override {
+  grpc::Status ListSweeps(grpc::ServerContext*, const v1::ListSweepsRequest*, v1::ListSweepsResponse*) override {
+    return grpc::Status::OK;
+  }
+  grpc::Status WatchSweep(grpc::ServerContext* context, const v1::WatchSweepRequest* request,
+                          grpc::ServerWriter<v1::Sweep>* writer) override {
     v1::Sweep sweep;
     sweep.set_name(request->sweep());
     sweep.set_state(v1::SWEEP_RUNNING);
@@ -324,12 +339,14 @@ class FakeArtifacts : public v1::Artifacts::Service {
   bool complete = false;
   int breaks_left = 1;
   std::vector<int64_t> offsets;
-  grpc::Status StatArtifact(grpc::ServerContext*, const v1::StatArtifactRequest*, v1::StatArtifactResponse* response) override {
+  grpc::Status StatArtifact(grpc::ServerContext*, const v1::StatArtifactRequest*,
+                            v1::StatArtifactResponse* response) override {
     response->set_complete(complete);
     response->set_bytes(content.size());
     return grpc::Status::OK;
   }
-  grpc::Status UploadArtifact(grpc::ServerContext*, grpc::ServerReader<v1::UploadArtifactRequest>* reader, v1::UploadArtifactResponse*) override {
+  grpc::Status UploadArtifact(grpc::ServerContext*, grpc::ServerReader<v1::UploadArtifactRequest>* reader,
+                              v1::UploadArtifactResponse*) override {
     v1::UploadArtifactRequest part;
     reader->Read(&part);
     offsets.push_back(part.header().offset());
@@ -394,7 +411,8 @@ TEST_F(ClientTest, AWaitEndsByTimeOutOrByItsTick) {
   EXPECT_EQ(ExitCodeFor(FollowSweep(&client, "endless", 0.01, nullptr).status()), kExitTimeout);
   int ticks = 0;
   const absl::StatusOr<v1::Sweep> stopped =
-      FollowSweep(&client, "endless", std::nullopt, nullptr, [&](const v1::Sweep&) { return ++ticks < 3 ? absl::OkStatus() : absl::CancelledError("enough"); });
+      FollowSweep(&client, "endless", std::nullopt, nullptr,
+                  [&](const v1::Sweep&) { return ++ticks < 3 ? absl::OkStatus() : absl::CancelledError("enough"); });
   EXPECT_EQ(stopped.status().message(), "enough");
 }
 
@@ -402,7 +420,8 @@ TEST_F(ClientTest, UploadsResumeWhereTheLineBroke) {
   Client client(address_);
   ASSERT_TRUE(client.Answers(5));
   int64_t last = 0;
-  const absl::Status status = client.Upload(path_, Sha256Hex(content_), content_.size(), [&](int64_t done) { last = done; });
+  const absl::Status status =
+      client.Upload(path_, Sha256Hex(content_), content_.size(), [&](int64_t done) { last = done; });
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(last, static_cast<int64_t>(content_.size()));
   EXPECT_EQ(artifacts_.content, content_);
@@ -420,7 +439,8 @@ TEST_F(ClientTest, ADamagedPartIsSentAnewOnce) {
   EXPECT_EQ(artifacts_.offsets, (std::vector<int64_t>{1'000'000, 0}));
   artifacts_.complete = false;
   artifacts_.content.clear();
-  EXPECT_EQ(client.Upload(path_, Sha256Hex("another file"), content_.size(), [](int64_t) {}).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(client.Upload(path_, Sha256Hex("another file"), content_.size(), [](int64_t) {}).code(),
+            absl::StatusCode::kDataLoss);
 }
 
 }  // namespace

@@ -56,13 +56,14 @@ absl::Status Client::ToAbslStatus(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   const std::string& message = status.error_message();
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE && channel_->GetState(false) != GRPC_CHANNEL_READY) {
-    return UnreachableError(absl::StrCat(
-        "no coordinator answers at ", address_, ": start one with `ablate-server --data-dir DIR --listen ", address_,
-        "`, or name another with --server ADDR or the variable ABLATE_SERVER (a finished run's folder: --data-dir DIR)"));
+    return UnreachableError(absl::StrCat("no coordinator answers at ", address_,
+                                         ": start one with `ablate-server --data-dir DIR --listen ", address_,
+                                         "`, or name another with --server ADDR or the variable ABLATE_SERVER (a "
+                                         "finished run's folder: --data-dir DIR)"));
   }
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && message == "Deadline Exceeded") {
-    return absl::DeadlineExceededError(absl::StrCat("the coordinator at ", address_, " did not answer within ", timeout_seconds_,
-                                                    " s; give it longer with --timeout"));
+    return absl::DeadlineExceededError(absl::StrCat("the coordinator at ", address_, " did not answer within ",
+                                                    timeout_seconds_, " s; give it longer with --timeout"));
   }
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE) return UnreachableError(message);
   return absl::Status(static_cast<absl::StatusCode>(static_cast<int>(status.error_code())), message);

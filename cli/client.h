@@ -22,26 +22,30 @@ class Client {
 
   const std::string& address() const { return address_; }
 
-  // One call. UnreachableError: nobody answers (the message says what to start), after a few tries where a coordinator had
-  // answered before. A request with a request_id may thus be sent twice; the coordinator answers both alike.
+  // One call. UnreachableError: nobody answers (the message says what to start), after a few tries where a coordinator
+  // had answered before. A request with a request_id may thus be sent twice; the coordinator answers both alike.
   template <typename Stub, typename Request, typename Response>
-  absl::StatusOr<Response> Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*), const Request& request) {
+  absl::StatusOr<Response> Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                                const Request& request) {
     Response response;
-    absl::Status status = Try([&](grpc::ClientContext* context) { return (stub<Stub>().*method)(context, request, &response); });
+    absl::Status status =
+        Try([&](grpc::ClientContext* context) { return (stub<Stub>().*method)(context, request, &response); });
     if (!status.ok()) return status;
     return response;
   }
 
   // The sweep now and at each change, until it is over (OK), `update` returns false (Cancelled), or the connection ends
-  // (Unavailable). Another thread ends it by setting what `update` looks at; the coordinator speaks only at changes, so it may
-  // use `context` to cancel at once.
-  absl::Status Watch(const std::string& sweep, grpc::ClientContext* context, const std::function<bool(const v1::Sweep&)>& update);
+  // (Unavailable). Another thread ends it by setting what `update` looks at; the coordinator speaks only at changes, so
+  // it may use `context` to cancel at once.
+  absl::Status Watch(const std::string& sweep, grpc::ClientContext* context,
+                     const std::function<bool(const v1::Sweep&)>& update);
 
   absl::Status Query(const v1::QueryRequest& request, const std::function<void(const v1::QueryResponse&)>& part);
 
   // Sends the file unless the coordinator has it; goes on where an earlier upload stopped; `progress` gets bytes done.
   // DataLoss: the file changed since it was hashed.
-  absl::Status Upload(const std::string& path, const std::string& sha256, int64_t bytes, const std::function<void(int64_t)>& progress);
+  absl::Status Upload(const std::string& path, const std::string& sha256, int64_t bytes,
+                      const std::function<void(int64_t)>& progress);
 
   // Whether a coordinator answers within `seconds`.
   bool Answers(double seconds);
@@ -49,11 +53,16 @@ class Client {
  private:
   template <typename Stub>
   Stub& stub() {
-    if constexpr (std::is_same_v<Stub, v1::Sweeps::Stub>) return *sweeps_;
-    else if constexpr (std::is_same_v<Stub, v1::Jobs::Stub>) return *jobs_;
-    else if constexpr (std::is_same_v<Stub, v1::Results::Stub>) return *results_;
-    else if constexpr (std::is_same_v<Stub, v1::Workers::Stub>) return *workers_;
-    else return *artifacts_;
+    if constexpr (std::is_same_v<Stub, v1::Sweeps::Stub>)
+      return *sweeps_;
+    else if constexpr (std::is_same_v<Stub, v1::Jobs::Stub>)
+      return *jobs_;
+    else if constexpr (std::is_same_v<Stub, v1::Results::Stub>)
+      return *results_;
+    else if constexpr (std::is_same_v<Stub, v1::Workers::Stub>)
+      return *workers_;
+    else
+      return *artifacts_;
   }
   absl::Status Try(const std::function<grpc::Status(grpc::ClientContext*)>& call);
   absl::Status ToAbslStatus(const grpc::Status& status);

@@ -21,7 +21,9 @@ namespace {
 
 std::string Lower(std::string text) { return absl::AsciiStrToLower(text); }
 
-std::string OutcomeText(const v1::Job& job) { return job.outcome() == v1::OUTCOME_UNSPECIFIED ? "" : v1::Outcome_Name(job.outcome()); }
+std::string OutcomeText(const v1::Job& job) {
+  return job.outcome() == v1::OUTCOME_UNSPECIFIED ? "" : v1::Outcome_Name(job.outcome());
+}
 
 std::string FailureText(const v1::Failure& failure) {
   if (failure.kind() == 0 && failure.message().empty()) return "";
@@ -32,49 +34,88 @@ std::string FailureText(const v1::Failure& failure) {
 std::string MetricsJson(const v1::Job& job) {
   std::vector<std::string> fields;
   for (const v1::MetricValue& metric : job.metrics()) {
-    fields.push_back(absl::StrCat(JsonString(metric.metric()), ":", std::isfinite(metric.value()) ? ShortestDouble(metric.value()) : "null"));
+    fields.push_back(absl::StrCat(JsonString(metric.metric()), ":",
+                                  std::isfinite(metric.value()) ? ShortestDouble(metric.value()) : "null"));
   }
   return absl::StrCat("{", absl::StrJoin(fields, ","), "}");
 }
 
 bool HasNtk(const v1::EvaluationTask& task) {
-  return std::any_of(task.eval_config().settings().begin(), task.eval_config().settings().end(),
-                     [](const v1::Setting& setting) { return setting.axis() == "eval.ntk" && setting.value().text() == "dynamic"; });
+  return std::any_of(
+      task.eval_config().settings().begin(), task.eval_config().settings().end(),
+      [](const v1::Setting& setting) { return setting.axis() == "eval.ntk" && setting.value().text() == "dynamic"; });
 }
 
 Cell TextOrNull(const std::string& text) { return text.empty() ? Cell::Null() : Cell::Text(text); }
 
 Report JobReport(const std::vector<v1::Job>& jobs) {
   Report report;
-  report.records.columns = {"job_id", "kind", "state", "outcome", "arm", "seed", "from_step", "to_step", "length", "split", "ntk", "eval_config", "step",
-                            "total_steps", "attempt", "failures", "max_failures", "failure", "message", "worker_id", "tokens_per_second",
-                            "metrics", "parent_job_id", "retry_of", "sweep_ids", "key", "created_at", "started_at", "ended_at"};
+  report.records.columns = {
+      "job_id",  "kind",          "state",        "outcome",   "arm",         "seed",       "from_step",
+      "to_step", "length",        "split",        "ntk",       "eval_config", "step",       "total_steps",
+      "attempt", "failures",      "max_failures", "failure",   "message",     "worker_id",  "tokens_per_second",
+      "metrics", "parent_job_id", "retry_of",     "sweep_ids", "key",         "created_at", "started_at",
+      "ended_at"};
   Sheet sheet;
-  sheet.columns = {{.title = "job"}, {.title = "kind"}, {.title = "state"}, {.title = "arm"}, {.title = "seed", .right = true},
-                   {.title = "steps", .right = true}, {.title = "length", .right = true}, {.title = "split"}, {.title = "ntk"}, {.title = "attempt", .right = true},
-                   {.title = "worker"}, {.title = "note"}};
+  sheet.columns = {{.title = "job"},
+                   {.title = "kind"},
+                   {.title = "state"},
+                   {.title = "arm"},
+                   {.title = "seed", .right = true},
+                   {.title = "steps", .right = true},
+                   {.title = "length", .right = true},
+                   {.title = "split"},
+                   {.title = "ntk"},
+                   {.title = "attempt", .right = true},
+                   {.title = "worker"},
+                   {.title = "note"}};
   for (const v1::Job& job : jobs) {
     const bool stage = job.kind() == v1::STAGE;
     const v1::StageTask& s = job.task().stage();
     const v1::EvaluationTask& e = job.task().evaluation();
     const int64_t seed = stage ? s.seed() : e.seed();
     report.records.rows.push_back(
-        {Cell::Text(job.job_id()), Cell::Text(v1::JobKind_Name(job.kind())), Cell::Text(v1::JobState_Name(job.state())),
-         TextOrNull(OutcomeText(job)), Cell::Text(job.arm_label()), Cell::Integer(seed), stage ? Cell::Integer(s.from_step()) : Cell::Null(),
-         stage ? Cell::Integer(s.to_step()) : Cell::Null(), stage ? Cell::Null() : Cell::Integer(e.length_tokens()),
-         stage ? Cell::Null() : Cell::Text(e.split()), stage ? Cell::Null() : Cell::Flag(HasNtk(e)),
-         stage ? Cell::Null() : Cell::Json(ToJson(e.eval_config())), Cell::Integer(job.step()), Cell::Integer(job.total_steps()),
-         Cell::Integer(job.attempt()), Cell::Integer(job.failures()), Cell::Integer(job.max_failures()),
-         TextOrNull(FailureText(job.last_failure())), TextOrNull(job.last_failure().message()), TextOrNull(job.worker_id()),
-         Cell::Number(job.tokens_per_second()), Cell::Json(MetricsJson(job)), TextOrNull(job.parent_job_id()), TextOrNull(job.retry_of()),
-         Cell::Json(JsonList(std::vector<std::string>(job.sweep_ids().begin(), job.sweep_ids().end()))), Cell::Text(job.key()),
-         TimeCell(job.created_at_us()), TimeCell(job.started_at_us()), TimeCell(job.ended_at_us())});
+        {Cell::Text(job.job_id()),
+         Cell::Text(v1::JobKind_Name(job.kind())),
+         Cell::Text(v1::JobState_Name(job.state())),
+         TextOrNull(OutcomeText(job)),
+         Cell::Text(job.arm_label()),
+         Cell::Integer(seed),
+         stage ? Cell::Integer(s.from_step()) : Cell::Null(),
+         stage ? Cell::Integer(s.to_step()) : Cell::Null(),
+         stage ? Cell::Null() : Cell::Integer(e.length_tokens()),
+         stage ? Cell::Null() : Cell::Text(e.split()),
+         stage ? Cell::Null() : Cell::Flag(HasNtk(e)),
+         stage ? Cell::Null() : Cell::Json(ToJson(e.eval_config())),
+         Cell::Integer(job.step()),
+         Cell::Integer(job.total_steps()),
+         Cell::Integer(job.attempt()),
+         Cell::Integer(job.failures()),
+         Cell::Integer(job.max_failures()),
+         TextOrNull(FailureText(job.last_failure())),
+         TextOrNull(job.last_failure().message()),
+         TextOrNull(job.worker_id()),
+         Cell::Number(job.tokens_per_second()),
+         Cell::Json(MetricsJson(job)),
+         TextOrNull(job.parent_job_id()),
+         TextOrNull(job.retry_of()),
+         Cell::Json(JsonList(std::vector<std::string>(job.sweep_ids().begin(), job.sweep_ids().end()))),
+         Cell::Text(job.key()),
+         TimeCell(job.created_at_us()),
+         TimeCell(job.started_at_us()),
+         TimeCell(job.ended_at_us())});
     std::string note = job.outcome() == v1::DIVERGED ? "diverged" : FailureLine(job.last_failure(), 160);
     if (job.state() == v1::SUCCEEDED && job.outcome() != v1::DIVERGED) note.clear();
-    sheet.rows.push_back({job.job_id(), Lower(v1::JobKind_Name(job.kind())), v1::JobState_Name(job.state()), job.arm_label(), absl::StrCat(seed),
-                          stage ? absl::StrCat(job.state() == v1::SUCCEEDED ? job.total_steps() : job.step(), "/", job.total_steps()) : "",
-                          stage ? "" : absl::StrCat(e.length_tokens()), e.split(), stage ? "" : HasNtk(e) ? "on" : "off",
-                          absl::StrCat(job.attempt()), job.worker_id(), note});
+    sheet.rows.push_back(
+        {job.job_id(), Lower(v1::JobKind_Name(job.kind())), v1::JobState_Name(job.state()), job.arm_label(),
+         absl::StrCat(seed),
+         stage ? absl::StrCat(job.state() == v1::SUCCEEDED ? job.total_steps() : job.step(), "/", job.total_steps())
+               : "",
+         stage ? "" : absl::StrCat(e.length_tokens()), e.split(),
+         stage       ? ""
+         : HasNtk(e) ? "on"
+                     : "off",
+         absl::StrCat(job.attempt()), job.worker_id(), note});
   }
   report.sheets = {std::move(sheet)};
   return report;
@@ -83,24 +124,34 @@ Report JobReport(const std::vector<v1::Job>& jobs) {
 Sheet AttemptSheet(const google::protobuf::RepeatedPtrField<v1::Attempt>& attempts) {
   Sheet sheet;
   sheet.title = "attempts";
-  sheet.columns = {{.title = "attempt", .right = true}, {.title = "state"}, {.title = "worker"}, {.title = "slot", .right = true},
-                   {.title = "from step", .right = true}, {.title = "started"}, {.title = "ended"}, {.title = "failure"}};
+  sheet.columns = {{.title = "attempt", .right = true},
+                   {.title = "state"},
+                   {.title = "worker"},
+                   {.title = "slot", .right = true},
+                   {.title = "from step", .right = true},
+                   {.title = "started"},
+                   {.title = "ended"},
+                   {.title = "failure"}};
   for (const v1::Attempt& attempt : attempts) {
     const v1::Failure& failure = attempt.failure();
-    sheet.rows.push_back({absl::StrCat(attempt.attempt()), attempt.state(), attempt.worker_id(), absl::StrCat(attempt.slot()),
-                          absl::StrCat(attempt.resumed_from_step()), TimeText(attempt.started_at_us()), TimeText(attempt.ended_at_us()),
-                          absl::StrCat(FailureText(failure), failure.message().empty() ? "" : ": ", failure.message())});
+    sheet.rows.push_back(
+        {absl::StrCat(attempt.attempt()), attempt.state(), attempt.worker_id(), absl::StrCat(attempt.slot()),
+         absl::StrCat(attempt.resumed_from_step()), TimeText(attempt.started_at_us()), TimeText(attempt.ended_at_us()),
+         absl::StrCat(FailureText(failure), failure.message().empty() ? "" : ": ", failure.message())});
   }
   return sheet;
 }
 
 std::string AttemptJson(const v1::Attempt& attempt) {
   const v1::Failure& failure = attempt.failure();
-  return absl::StrCat("{\"attempt\":", attempt.attempt(), ",\"state\":", JsonString(attempt.state()), ",\"worker_id\":", JsonString(attempt.worker_id()),
-                      ",\"slot\":", attempt.slot(), ",\"resumed_from_step\":", attempt.resumed_from_step(),
-                      ",\"started_at\":", JsonString(TimeText(attempt.started_at_us())), ",\"ended_at\":", JsonString(TimeText(attempt.ended_at_us())),
+  return absl::StrCat("{\"attempt\":", attempt.attempt(), ",\"state\":", JsonString(attempt.state()),
+                      ",\"worker_id\":", JsonString(attempt.worker_id()), ",\"slot\":", attempt.slot(),
+                      ",\"resumed_from_step\":", attempt.resumed_from_step(),
+                      ",\"started_at\":", JsonString(TimeText(attempt.started_at_us())),
+                      ",\"ended_at\":", JsonString(TimeText(attempt.ended_at_us())),
                       ",\"failure\":", JsonString(FailureText(failure)), ",\"message\":", JsonString(failure.message()),
-                      ",\"exit_code\":", failure.exit_code(), ",\"signal\":", failure.signal(), ",\"peak_memory_bytes\":", failure.peak_memory_bytes(),
+                      ",\"exit_code\":", failure.exit_code(), ",\"signal\":", failure.signal(),
+                      ",\"peak_memory_bytes\":", failure.peak_memory_bytes(),
                       ",\"stderr_tail\":", JsonString(failure.stderr_tail()), "}");
 }
 
@@ -117,7 +168,8 @@ absl::StatusOr<std::vector<v1::JobState>> ParseStates(const std::string& list) {
   for (int i = 1; v1::JobState_IsValid(i); ++i) names.push_back(Lower(v1::JobState_Name(static_cast<v1::JobState>(i))));
   for (const std::string& part : std::vector<std::string>(absl::StrSplit(list, ',', absl::SkipEmpty()))) {
     const auto found = std::find(names.begin(), names.end(), Lower(part));
-    if (found == names.end()) return UsageError(absl::StrCat("--state: unknown state \"", part, "\"", DidYouMean(Lower(part), names)));
+    if (found == names.end())
+      return UsageError(absl::StrCat("--state: unknown state \"", part, "\"", DidYouMean(Lower(part), names)));
     states.push_back(static_cast<v1::JobState>(found - names.begin() + 1));
   }
   return states;
@@ -125,25 +177,38 @@ absl::StatusOr<std::vector<v1::JobState>> ParseStates(const std::string& list) {
 
 Report WorkerReport(const std::vector<v1::WorkerInfo>& workers) {
   Report report;
-  report.records.columns = {"worker_id", "hostname", "state", "slots", "running", "device_class", "device_kind", "memory_bytes", "executor", "labels",
-                            "build", "last_contact_at", "running_jobs"};
+  report.records.columns = {"worker_id",    "hostname",        "state",        "slots",    "running",
+                            "device_class", "device_kind",     "memory_bytes", "executor", "labels",
+                            "build",        "last_contact_at", "running_jobs"};
   Sheet sheet;
-  sheet.columns = {{.title = "worker"}, {.title = "host"}, {.title = "state"}, {.title = "slots", .right = true}, {.title = "running", .right = true},
-                   {.title = "device"}, {.title = "labels"}, {.title = "build"}, {.title = "last contact"}};
+  sheet.columns = {{.title = "worker"},
+                   {.title = "host"},
+                   {.title = "state"},
+                   {.title = "slots", .right = true},
+                   {.title = "running", .right = true},
+                   {.title = "device"},
+                   {.title = "labels"},
+                   {.title = "build"},
+                   {.title = "last contact"}};
   for (const v1::WorkerInfo& worker : workers) {
-    const std::string state = !worker.connected() ? "away" : worker.draining() ? "draining" : worker.running_job_ids_size() > 0 ? "busy" : "idle";
+    const std::string state = !worker.connected()                 ? "away"
+                              : worker.draining()                 ? "draining"
+                              : worker.running_job_ids_size() > 0 ? "busy"
+                                                                  : "idle";
     std::string executor = Lower(v1::Executor_Name(worker.executor()));
     if (absl::StartsWith(executor, "executor_")) executor = executor.substr(9);
     report.records.rows.push_back(
-        {Cell::Text(worker.worker_id()), Cell::Text(worker.hostname()), Cell::Text(state), Cell::Integer(worker.slots()),
-         Cell::Integer(worker.running_job_ids_size()), Cell::Text(worker.device_class()), Cell::Text(worker.device_kind()),
-         Cell::Integer(worker.memory_bytes()), Cell::Text(executor),
-         Cell::Json(JsonList(std::vector<std::string>(worker.labels().begin(), worker.labels().end()))), Cell::Text(worker.build()),
-         TimeCell(worker.last_contact_at_us()),
-         Cell::Json(JsonList(std::vector<std::string>(worker.running_job_ids().begin(), worker.running_job_ids().end())))});
-    sheet.rows.push_back({worker.worker_id(), worker.hostname(), state, absl::StrCat(worker.slots()), absl::StrCat(worker.running_job_ids_size()),
-                          worker.device_kind().empty() ? worker.device_class() : worker.device_kind(), absl::StrJoin(worker.labels(), " "),
-                          worker.build(), TimeText(worker.last_contact_at_us())});
+        {Cell::Text(worker.worker_id()), Cell::Text(worker.hostname()), Cell::Text(state),
+         Cell::Integer(worker.slots()), Cell::Integer(worker.running_job_ids_size()), Cell::Text(worker.device_class()),
+         Cell::Text(worker.device_kind()), Cell::Integer(worker.memory_bytes()), Cell::Text(executor),
+         Cell::Json(JsonList(std::vector<std::string>(worker.labels().begin(), worker.labels().end()))),
+         Cell::Text(worker.build()), TimeCell(worker.last_contact_at_us()),
+         Cell::Json(
+             JsonList(std::vector<std::string>(worker.running_job_ids().begin(), worker.running_job_ids().end())))});
+    sheet.rows.push_back({worker.worker_id(), worker.hostname(), state, absl::StrCat(worker.slots()),
+                          absl::StrCat(worker.running_job_ids_size()),
+                          worker.device_kind().empty() ? worker.device_class() : worker.device_kind(),
+                          absl::StrJoin(worker.labels(), " "), worker.build(), TimeText(worker.last_contact_at_us())});
   }
   report.sheets = {std::move(sheet)};
   return report;
@@ -154,15 +219,17 @@ Report WorkerReport(const std::vector<v1::WorkerInfo>& workers) {
 absl::StatusOr<int> RunJobList(const Invocation& invocation) {
   ABLATE_ASSIGN_OR_RETURN(const std::vector<v1::JobState> states, ParseStates(invocation.Get("--state")));
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
-  ABLATE_ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs,
-                          ListAllJobs(&connection->client(), invocation.arguments.empty() ? "" : invocation.arguments[0], states));
+  ABLATE_ASSIGN_OR_RETURN(
+      const std::vector<v1::Job> jobs,
+      ListAllJobs(&connection->client(), invocation.arguments.empty() ? "" : invocation.arguments[0], states));
   Emit(invocation, JobReport(jobs));
   return kExitDone;
 }
 
 absl::StatusOr<int> RunJobShow(const Invocation& invocation) {
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
-  ABLATE_ASSIGN_OR_RETURN(const v1::GetJobResponse response, connection->client().Call(&v1::Jobs::Stub::GetJob, JobRequest(invocation)));
+  ABLATE_ASSIGN_OR_RETURN(const v1::GetJobResponse response,
+                          connection->client().Call(&v1::Jobs::Stub::GetJob, JobRequest(invocation)));
   Report report = JobReport({response.job()});
   report.sheets = {VerticalSheet(report.records, 0), AttemptSheet(response.attempts())};
   std::vector<std::string> attempts;
@@ -175,14 +242,16 @@ absl::StatusOr<int> RunJobShow(const Invocation& invocation) {
 
 absl::StatusOr<int> RunJobLogs(const Invocation& invocation) {
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
-  ABLATE_ASSIGN_OR_RETURN(const v1::GetJobLogsResponse response, connection->client().Call(&v1::Jobs::Stub::GetJobLogs, JobRequest(invocation)));
+  ABLATE_ASSIGN_OR_RETURN(const v1::GetJobLogsResponse response,
+                          connection->client().Call(&v1::Jobs::Stub::GetJobLogs, JobRequest(invocation)));
   Report report;
   report.records.columns = {"type", "at", "attempt", "text", "metric", "step", "value"};
   Sheet events;
   events.title = "events";
   events.columns = {{.title = "at"}, {.title = "what"}};
   for (const v1::GetJobLogsResponse::Event& event : response.events()) {
-    report.records.rows.push_back({Cell::Text("event"), TimeCell(event.at_us()), Cell::Null(), Cell::Text(event.text()), Cell::Null(), Cell::Null(), Cell::Null()});
+    report.records.rows.push_back({Cell::Text("event"), TimeCell(event.at_us()), Cell::Null(), Cell::Text(event.text()),
+                                   Cell::Null(), Cell::Null(), Cell::Null()});
     events.rows.push_back({TimeText(event.at_us()), event.text()});
   }
   report.sheets = {events, AttemptSheet(response.attempts())};
@@ -191,13 +260,16 @@ absl::StatusOr<int> RunJobLogs(const Invocation& invocation) {
     std::string text = absl::StrCat(attempt.state(), " on ", attempt.worker_id());
     if (!FailureText(failure).empty()) absl::StrAppend(&text, ": ", FailureText(failure), ": ", failure.message());
     if (!failure.stderr_tail().empty()) absl::StrAppend(&text, "\n", failure.stderr_tail());
-    report.records.rows.push_back({Cell::Text("attempt"), TimeCell(attempt.started_at_us()), Cell::Integer(attempt.attempt()), Cell::Text(text),
-                                   Cell::Null(), Cell::Null(), Cell::Null()});
+    report.records.rows.push_back({Cell::Text("attempt"), TimeCell(attempt.started_at_us()),
+                                   Cell::Integer(attempt.attempt()), Cell::Text(text), Cell::Null(), Cell::Null(),
+                                   Cell::Null()});
     if (failure.stderr_tail().empty()) continue;
     Sheet tail;
     tail.title = absl::StrCat("last lines of the trainer, attempt ", attempt.attempt());
     tail.columns = {{.title = "stderr"}};
-    for (const std::string& line : std::vector<std::string>(absl::StrSplit(failure.stderr_tail(), '\n', absl::SkipEmpty()))) tail.rows.push_back({line});
+    for (const std::string& line :
+         std::vector<std::string>(absl::StrSplit(failure.stderr_tail(), '\n', absl::SkipEmpty())))
+      tail.rows.push_back({line});
     report.sheets.push_back(std::move(tail));
   }
   // The curve in full for programs; for people its last twenty points.
@@ -206,9 +278,11 @@ absl::StatusOr<int> RunJobLogs(const Invocation& invocation) {
   curve.columns = {{.title = "step", .right = true}, {.title = "metric"}, {.title = "value", .right = true}};
   for (int i = 0; i < response.points_size(); ++i) {
     const v1::CurvePoint& point = response.points(i);
-    report.records.rows.push_back({Cell::Text("point"), Cell::Null(), Cell::Null(), Cell::Null(), Cell::Text(point.metric()), Cell::Integer(point.step()),
+    report.records.rows.push_back({Cell::Text("point"), Cell::Null(), Cell::Null(), Cell::Null(),
+                                   Cell::Text(point.metric()), Cell::Integer(point.step()),
                                    Cell::Number(point.value())});
-    if (i >= response.points_size() - 20) curve.rows.push_back({absl::StrCat(point.step()), point.metric(), ShortestDouble(point.value())});
+    if (i >= response.points_size() - 20)
+      curve.rows.push_back({absl::StrCat(point.step()), point.metric(), ShortestDouble(point.value())});
   }
   if (!curve.rows.empty()) report.sheets.push_back(std::move(curve));
   Emit(invocation, report);
@@ -217,16 +291,20 @@ absl::StatusOr<int> RunJobLogs(const Invocation& invocation) {
 
 absl::StatusOr<int> RunJobExplain(const Invocation& invocation) {
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
-  ABLATE_ASSIGN_OR_RETURN(const v1::ExplainJobResponse response, connection->client().Call(&v1::Jobs::Stub::ExplainJob, JobRequest(invocation)));
+  ABLATE_ASSIGN_OR_RETURN(const v1::ExplainJobResponse response,
+                          connection->client().Call(&v1::Jobs::Stub::ExplainJob, JobRequest(invocation)));
   Report report;
   // The coordinator does not know under which address we see it.
-  std::string next_step = absl::StrReplaceAll(response.next_step(), {{"--server ADDRESS", absl::StrCat("--server ", ShellQuoted(connection->client().address()))}});
+  std::string next_step = absl::StrReplaceAll(
+      response.next_step(),
+      {{"--server ADDRESS", absl::StrCat("--server ", ShellQuoted(connection->client().address()))}});
   const v1::JobState state = response.job().state();
   if (connection->is_private() && (state == v1::BLOCKED || state == v1::QUEUED || state == v1::RUNNING)) {
     next_step = absl::StrCat("Nothing runs on this folder: ablate run FILE", WhereFlags(invocation));
   }
   report.records.columns = {"job_id", "state", "explanation", "next_step"};
-  report.records.rows.push_back({Cell::Text(response.job().job_id()), Cell::Text(v1::JobState_Name(response.job().state())),
+  report.records.rows.push_back({Cell::Text(response.job().job_id()),
+                                 Cell::Text(v1::JobState_Name(response.job().state())),
                                  Cell::Text(response.explanation()), Cell::Text(next_step)});
   report.sheets = {VerticalSheet(report.records, 0)};
   Emit(invocation, report);
@@ -249,7 +327,8 @@ absl::StatusOr<int> RunWorkerList(const Invocation& invocation) {
   v1::ListWorkersRequest request;
   request.set_page_size(1000);
   do {
-    ABLATE_ASSIGN_OR_RETURN(const v1::ListWorkersResponse page, connection->client().Call(&v1::Workers::Stub::ListWorkers, request));
+    ABLATE_ASSIGN_OR_RETURN(const v1::ListWorkersResponse page,
+                            connection->client().Call(&v1::Workers::Stub::ListWorkers, request));
     workers.insert(workers.end(), page.workers().begin(), page.workers().end());
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
@@ -262,7 +341,8 @@ absl::StatusOr<int> RunWorkerDrain(const Invocation& invocation) {
   v1::DrainWorkerRequest request;
   request.set_request_id(NewRequestId());
   request.set_worker_id(invocation.arguments[0]);
-  ABLATE_ASSIGN_OR_RETURN(const v1::WorkerInfo worker, connection->client().Call(&v1::Workers::Stub::DrainWorker, request));
+  ABLATE_ASSIGN_OR_RETURN(const v1::WorkerInfo worker,
+                          connection->client().Call(&v1::Workers::Stub::DrainWorker, request));
   Emit(invocation, WorkerReport({worker}));
   return kExitDone;
 }

@@ -21,7 +21,8 @@ constexpr char kUsagePayload[] = "ablate/usage";
 constexpr char kUnreachablePayload[] = "ablate/unreachable";
 
 const FlagSpec* FindFlag(std::string_view name) {
-  const auto found = std::find_if(Flags().begin(), Flags().end(), [&](const FlagSpec& flag) { return flag.name == name; });
+  const auto found =
+      std::find_if(Flags().begin(), Flags().end(), [&](const FlagSpec& flag) { return flag.name == name; });
   return found == Flags().end() ? nullptr : &*found;
 }
 
@@ -53,7 +54,8 @@ absl::StatusOr<const Command*> TakeCommand(const std::vector<Command>& commands,
     verbs.push_back(parts[1]);
   }
   if (verbs.empty()) {
-    return UsageError(absl::StrCat("unknown command \"", first, "\"", DidYouMean(first, FirstWords(commands)), " (see ablate --help)"));
+    return UsageError(absl::StrCat("unknown command \"", first, "\"", DidYouMean(first, FirstWords(commands)),
+                                   " (see ablate --help)"));
   }
   if (words->size() == 1) return UsageError(absl::StrCat("\"", first, "\" needs one of: ", absl::StrJoin(verbs, ", ")));
   return UsageError(absl::StrCat("unknown command \"", first, " ", (*words)[1], "\"", DidYouMean((*words)[1], verbs)));
@@ -63,8 +65,8 @@ absl::Status CheckFlag(const Command& command, const std::string& name) {
   if (std::find(command.flags.begin(), command.flags.end(), name) != command.flags.end()) return absl::OkStatus();
   std::vector<std::string> known = {"--help"};
   for (const std::string_view flag : command.flags) known.emplace_back(flag);
-  return UsageError(absl::StrCat("ablate ", ToAbsl(command.name), ": ", FindFlag(name) ? "has no flag " : "unknown flag ", name,
-                                 DidYouMean(name, known)));
+  return UsageError(absl::StrCat("ablate ", ToAbsl(command.name), ": ",
+                                 FindFlag(name) ? "has no flag " : "unknown flag ", name, DidYouMean(name, known)));
 }
 
 }  // namespace
@@ -93,18 +95,22 @@ std::string Invocation::Get(std::string_view flag, std::string_view otherwise) c
   return found == flags.end() ? std::string(otherwise) : found->second;
 }
 
-OutputFormat Invocation::output() const { return ParseOutputFormat(Get("--output", "table")).value_or(OutputFormat::kTable); }
+OutputFormat Invocation::output() const {
+  return ParseOutputFormat(Get("--output", "table")).value_or(OutputFormat::kTable);
+}
 
 std::optional<double> Invocation::timeout() const {
   if (!Has("--timeout")) return std::nullopt;
   return ParseDuration(Get("--timeout")).value_or(0);
 }
 
-absl::StatusOr<int64_t> Invocation::GetInteger(std::string_view flag, int64_t otherwise, int64_t minimum, int64_t maximum) const {
+absl::StatusOr<int64_t> Invocation::GetInteger(std::string_view flag, int64_t otherwise, int64_t minimum,
+                                               int64_t maximum) const {
   if (!Has(flag)) return otherwise;
   int64_t value = 0;
   if (!absl::SimpleAtoi(Get(flag), &value) || value < minimum || value > maximum) {
-    return UsageError(absl::StrCat(ToAbsl(flag), ": expected a whole number from ", minimum, " to ", maximum, ", found \"", Get(flag), "\""));
+    return UsageError(absl::StrCat(ToAbsl(flag), ": expected a whole number from ", minimum, " to ", maximum,
+                                   ", found \"", Get(flag), "\""));
   }
   return value;
 }
@@ -112,9 +118,12 @@ absl::StatusOr<int64_t> Invocation::GetInteger(std::string_view flag, int64_t ot
 absl::StatusOr<double> ParseDuration(std::string_view text) {
   absl::string_view number = ToAbsl(text);
   double unit = 1;
-  if (absl::ConsumeSuffix(&number, "h")) unit = 3600;
-  else if (absl::ConsumeSuffix(&number, "m")) unit = 60;
-  else absl::ConsumeSuffix(&number, "s");
+  if (absl::ConsumeSuffix(&number, "h"))
+    unit = 3600;
+  else if (absl::ConsumeSuffix(&number, "m"))
+    unit = 60;
+  else
+    absl::ConsumeSuffix(&number, "s");
   double value = 0;
   if (!absl::SimpleAtod(number, &value) || !std::isfinite(value) || value <= 0) {
     return UsageError(absl::StrCat("expected a time such as 90, 90s, 15m or 2h, found \"", ToAbsl(text), "\""));
@@ -122,12 +131,14 @@ absl::StatusOr<double> ParseDuration(std::string_view text) {
   return value * unit;
 }
 
-absl::StatusOr<Invocation> ParseCommandLine(const std::vector<std::string>& arguments, const std::vector<Command>& commands) {
+absl::StatusOr<Invocation> ParseCommandLine(const std::vector<std::string>& arguments,
+                                            const std::vector<Command>& commands) {
   // Flags of any command are split off first, so that they may stand before, between or after the words.
   Invocation invocation;
   std::vector<std::string> words, given;
   for (const std::string& argument : arguments) {
-    if (!IsUtf8(argument)) return UsageError(absl::StrCat("the argument \"", absl::CHexEscape(argument), "\" is not UTF-8 text"));
+    if (!IsUtf8(argument))
+      return UsageError(absl::StrCat("the argument \"", absl::CHexEscape(argument), "\" is not UTF-8 text"));
   }
   for (size_t i = 0; i < arguments.size(); ++i) {
     std::string argument = arguments[i];
@@ -156,11 +167,14 @@ absl::StatusOr<Invocation> ParseCommandLine(const std::vector<std::string>& argu
       if (value) return UsageError(absl::StrCat(argument, " takes no value"));
       value = "";
     } else if (!value) {
-      if (i + 1 == arguments.size()) return UsageError(absl::StrCat(argument, " needs a value: ", argument, " ", ToAbsl(flag->value)));
+      if (i + 1 == arguments.size())
+        return UsageError(absl::StrCat(argument, " needs a value: ", argument, " ", ToAbsl(flag->value)));
       value = arguments[++i];
     }
-    if (value->empty() && !flag->value.empty()) return UsageError(absl::StrCat(argument, " is empty: ", argument, " ", ToAbsl(flag->value)));
-    if (!invocation.flags.emplace(argument, *value).second) return UsageError(absl::StrCat(argument, " is given twice"));
+    if (value->empty() && !flag->value.empty())
+      return UsageError(absl::StrCat(argument, " is empty: ", argument, " ", ToAbsl(flag->value)));
+    if (!invocation.flags.emplace(argument, *value).second)
+      return UsageError(absl::StrCat(argument, " is given twice"));
   }
   if (words.empty() && given.empty()) {
     invocation.help = true;  // a bare "ablate"
@@ -180,7 +194,8 @@ absl::StatusOr<Invocation> ParseCommandLine(const std::vector<std::string>& argu
   if (invocation.help) return invocation;
   for (const std::string& flag : given) ABLATE_RETURN_IF_ERROR(CheckFlag(*invocation.command, flag));
   const auto usage = [&] {
-    return absl::StrCat("; usage: ablate ", ToAbsl(invocation.command->name), " ", ToAbsl(invocation.command->arguments));
+    return absl::StrCat("; usage: ablate ", ToAbsl(invocation.command->name), " ",
+                        ToAbsl(invocation.command->arguments));
   };
   if (words.size() < invocation.command->min_arguments) {
     return UsageError(absl::StrCat("ablate ", ToAbsl(invocation.command->name), ": an argument is missing", usage()));
@@ -190,7 +205,8 @@ absl::StatusOr<Invocation> ParseCommandLine(const std::vector<std::string>& argu
                                    words[invocation.command->max_arguments], "\"", usage()));
   }
   for (const std::string& word : words) {
-    if (word.empty()) return UsageError(absl::StrCat("ablate ", ToAbsl(invocation.command->name), ": an argument is empty", usage()));
+    if (word.empty())
+      return UsageError(absl::StrCat("ablate ", ToAbsl(invocation.command->name), ": an argument is empty", usage()));
   }
   invocation.arguments = std::move(words);
   if (invocation.Has("--output") && !ParseOutputFormat(invocation.Get("--output"))) {
@@ -202,7 +218,8 @@ absl::StatusOr<Invocation> ParseCommandLine(const std::vector<std::string>& argu
     if (!timeout.ok()) return UsageError(absl::StrCat("--timeout: ", timeout.status().message()));
   }
   if (invocation.Has("--server") && invocation.Has("--data-dir")) {
-    return UsageError("--server and --data-dir exclude each other: the one asks a running coordinator, the other a folder");
+    return UsageError(
+        "--server and --data-dir exclude each other: the one asks a running coordinator, the other a folder");
   }
   return invocation;
 }
@@ -210,7 +227,8 @@ absl::StatusOr<Invocation> ParseCommandLine(const std::vector<std::string>& argu
 std::string GeneralHelp(const std::vector<Command>& commands) {
   size_t width = 0;
   const auto usage = [](const Command& command) {
-    return command.arguments.empty() ? std::string(command.name) : absl::StrCat(ToAbsl(command.name), " ", ToAbsl(command.arguments));
+    return command.arguments.empty() ? std::string(command.name)
+                                     : absl::StrCat(ToAbsl(command.name), " ", ToAbsl(command.arguments));
   };
   for (const Command& command : commands) width = std::max(width, usage(command).size());
   std::string out =
@@ -226,7 +244,8 @@ std::string GeneralHelp(const std::vector<Command>& commands) {
     absl::StrAppend(&out, "  ", text, std::string(width - text.size() + 2, ' '), ToAbsl(command.summary), "\n");
   }
   out +=
-      "\nA SWEEP is a name or an id. The coordinator is asked at --server ADDR, else at $ABLATE_SERVER, else at 127.0.0.1:7433;\n"
+      "\nA SWEEP is a name or an id. The coordinator is asked at --server ADDR, else at $ABLATE_SERVER, else at "
+      "127.0.0.1:7433;\n"
       "--data-dir D reads D/ablate.db without a running one. ablate COMMAND --help says more, with an example.\n"
       "Ends with 0 done, 1 jobs failed, 2 usage, 3 time-out, 4 coordinator unreachable, 5 refused,\n"
       "6 output not written.\n";
@@ -242,7 +261,8 @@ std::string CommandHelp(const Command& command) {
   for (const std::string_view name : command.flags) {
     const FlagSpec* flag = FindFlag(name);
     if (flag == nullptr) continue;
-    std::string left = absl::StrCat("  ", name == "--output" ? "-o, " : "", ToAbsl(name), flag->value.empty() ? "" : " ", ToAbsl(flag->value));
+    std::string left = absl::StrCat("  ", name == "--output" ? "-o, " : "", ToAbsl(name),
+                                    flag->value.empty() ? "" : " ", ToAbsl(flag->value));
     left.resize(std::max<size_t>(left.size() + 2, 26), ' ');
     absl::StrAppend(&out, left, ToAbsl(flag->help), "\n");
   }

@@ -21,7 +21,7 @@ enum ExitCode : int {
   kExitTimeout = 3,
   kExitUnreachable = 4,
   kExitRefused = 5,
-  kExitOutput = 6,        // what was asked for could not be written to stdout
+  kExitOutput = 6,         // what was asked for could not be written to stdout
   kExitInterrupted = 130,  // Ctrl-C, as of any program
 };
 
@@ -37,8 +37,8 @@ struct Command {
   std::string_view name;       // "sweep submit"
   std::string_view arguments;  // "FILE"; "[SWEEP]"
   size_t min_arguments, max_arguments;
-  std::string_view summary;    // one line
-  std::string_view details;    // more lines, or empty
+  std::string_view summary;  // one line
+  std::string_view details;  // more lines, or empty
   std::string_view example;
   std::vector<std::string_view> flags;  // beside --help
   // What to end with, or an error that ExitCodeFor turns into one.
@@ -55,9 +55,9 @@ class Invocation {
 
   bool Has(std::string_view flag) const { return flags.count(flag) > 0; }
   std::string Get(std::string_view flag, std::string_view otherwise = "") const;
-  OutputFormat output() const;              // checked while parsing
+  OutputFormat output() const;  // checked while parsing
   bool for_programs() const { return output() == OutputFormat::kJson || output() == OutputFormat::kCsv; }
-  std::optional<double> timeout() const;    // seconds, checked while parsing
+  std::optional<double> timeout() const;  // seconds, checked while parsing
   // InvalidArgument: not a whole number within the bounds.
   absl::StatusOr<int64_t> GetInteger(std::string_view flag, int64_t otherwise, int64_t minimum, int64_t maximum) const;
 };
@@ -66,9 +66,11 @@ class Invocation {
 const std::vector<FlagSpec>& Flags();
 const std::vector<Command>& Commands();
 
-// InvalidArgument: text that is not UTF-8, unknown command or flag (with the nearest known name), missing or surplus argument, bad value of a common flag.
-// Words and flags may be mixed; "--flag=value" and "--flag value"; "-o" is "--output", "-h" "--help"; after "--" all are arguments.
-absl::StatusOr<Invocation> ParseCommandLine(const std::vector<std::string>& arguments, const std::vector<Command>& commands);
+// InvalidArgument: text that is not UTF-8, unknown command or flag (with the nearest known name), missing or surplus
+// argument, bad value of a common flag. Words and flags may be mixed; "--flag=value" and "--flag value"; "-o" is
+// "--output", "-h" "--help"; after "--" all are arguments.
+absl::StatusOr<Invocation> ParseCommandLine(const std::vector<std::string>& arguments,
+                                            const std::vector<Command>& commands);
 
 // "90", "90s", "15m", "2h" in seconds. InvalidArgument: anything else, or not above 0.
 absl::StatusOr<double> ParseDuration(std::string_view text);
@@ -76,7 +78,8 @@ absl::StatusOr<double> ParseDuration(std::string_view text);
 std::string GeneralHelp(const std::vector<Command>& commands);
 std::string CommandHelp(const Command& command);
 
-// kExitUsage for errors marked by UsageError, kExitUnreachable for those marked by UnreachableError, else by the status code.
+// kExitUsage for errors marked by UsageError, kExitUnreachable for those marked by UnreachableError, else by the status
+// code.
 int ExitCodeFor(const absl::Status& status);
 // InvalidArgument that is the command line's fault, not the coordinator's answer.
 absl::Status UsageError(std::string_view message);

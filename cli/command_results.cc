@@ -21,7 +21,8 @@ absl::StatusOr<double> Level(const Invocation& invocation) {
   if (!invocation.Has("--level")) return 0;
   double level = 0;
   if (!absl::SimpleAtod(invocation.Get("--level"), &level) || !(level > 0 && level < 1)) {
-    return UsageError(absl::StrCat("--level: expected a number above 0 and below 1, such as 0.95, found \"", invocation.Get("--level"), "\""));
+    return UsageError(absl::StrCat("--level: expected a number above 0 and below 1, such as 0.95, found \"",
+                                   invocation.Get("--level"), "\""));
   }
   return level;
 }
@@ -44,7 +45,8 @@ absl::StatusOr<std::string> ArmJson(const std::string& text) {
     const std::string name = part.substr(0, equals);
     const Axis* axis = FindAxis(name);
     if (equals == std::string::npos || axis == nullptr) {
-      return UsageError(absl::StrCat("--baseline: expected AXIS=VALUE, found \"", part, "\"", axis == nullptr ? DidYouMean(name, AxisNames()) : ""));
+      return UsageError(absl::StrCat("--baseline: expected AXIS=VALUE, found \"", part, "\"",
+                                     axis == nullptr ? DidYouMean(name, AxisNames()) : ""));
     }
     v1::Setting* setting = config.add_settings();
     setting->set_axis(name);
@@ -65,9 +67,12 @@ absl::StatusOr<std::string> ArmJson(const std::string& text) {
 
 Cell QueryCell(const v1::QueryResponse::Cell& cell) {
   switch (cell.kind_case()) {
-    case v1::QueryResponse::Cell::kInteger: return Cell::Integer(cell.integer());
-    case v1::QueryResponse::Cell::kReal: return Cell::Number(cell.real());
-    case v1::QueryResponse::Cell::kText: return Cell::Text(cell.text());
+    case v1::QueryResponse::Cell::kInteger:
+      return Cell::Integer(cell.integer());
+    case v1::QueryResponse::Cell::kReal:
+      return Cell::Number(cell.real());
+    case v1::QueryResponse::Cell::kText:
+      return Cell::Text(cell.text());
     case v1::QueryResponse::Cell::kBlob: {
       std::string hex;
       for (const char byte : cell.blob()) {
@@ -77,7 +82,8 @@ Cell QueryCell(const v1::QueryResponse::Cell& cell) {
       }
       return Cell::Text(hex);
     }
-    case v1::QueryResponse::Cell::KIND_NOT_SET: break;
+    case v1::QueryResponse::Cell::KIND_NOT_SET:
+      break;
   }
   return Cell::Null();
 }
@@ -91,9 +97,12 @@ absl::StatusOr<int> RunTable(const Invocation& invocation) {
   request.set_level(level);
   for (const std::string& metric : Metrics(invocation)) request.add_metrics(metric);
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
-  ABLATE_ASSIGN_OR_RETURN(v1::GetTableResponse response, connection->client().Call(&v1::Results::Stub::GetTable, request));
+  ABLATE_ASSIGN_OR_RETURN(v1::GetTableResponse response,
+                          connection->client().Call(&v1::Results::Stub::GetTable, request));
   if (KeepMeasured(&response) || invocation.for_programs()) Emit(invocation, TableReport(response));
-  if (response.rows().empty()) Say(absl::StrCat("nothing is measured: see `ablate job list ", ShellQuoted(request.sweep()), WhereFlags(invocation), "`"));
+  if (response.rows().empty())
+    Say(absl::StrCat("nothing is measured: see `ablate job list ", ShellQuoted(request.sweep()), WhereFlags(invocation),
+                     "`"));
   return kExitDone;
 }
 
@@ -105,9 +114,12 @@ absl::StatusOr<int> RunCompare(const Invocation& invocation) {
   for (const std::string& metric : Metrics(invocation)) request.add_metrics(metric);
   ABLATE_ASSIGN_OR_RETURN(*request.mutable_baseline_arm_json(), ArmJson(invocation.Get("--baseline")));
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
-  ABLATE_ASSIGN_OR_RETURN(v1::CompareArmsResponse response, connection->client().Call(&v1::Results::Stub::CompareArms, request));
+  ABLATE_ASSIGN_OR_RETURN(v1::CompareArmsResponse response,
+                          connection->client().Call(&v1::Results::Stub::CompareArms, request));
   if (KeepMeasured(&response) || invocation.for_programs()) Emit(invocation, ComparisonReport(response));
-  if (response.rows().empty()) Say(absl::StrCat("nothing to compare: see `ablate job list ", ShellQuoted(request.sweep()), WhereFlags(invocation), "`"));
+  if (response.rows().empty())
+    Say(absl::StrCat("nothing to compare: see `ablate job list ", ShellQuoted(request.sweep()), WhereFlags(invocation),
+                     "`"));
   return kExitDone;
 }
 
@@ -121,7 +133,8 @@ absl::StatusOr<int> RunQuery(const Invocation& invocation) {
   }
   ABLATE_ASSIGN_OR_RETURN(const int64_t max_rows, invocation.GetInteger("--max-rows", 0, 1, 10'000'000));
   request.set_max_rows(max_rows);
-  if (invocation.timeout()) request.set_time_limit_ms(static_cast<int64_t>(std::min(*invocation.timeout(), 600.0) * 1000));
+  if (invocation.timeout())
+    request.set_time_limit_ms(static_cast<int64_t>(std::min(*invocation.timeout(), 600.0) * 1000));
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
   Report report;
   bool truncated = false;

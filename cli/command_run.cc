@@ -55,18 +55,29 @@ class LocalWorker {
       if (progress > progress_) starts_ = 1;
       const std::string log = JoinPath(dir_, "worker.log"), end = process_->Wait().Describe();
       if (starts_ == kMaxWorkerStarts) {
-        return absl::FailedPreconditionError(absl::StrCat("the worker ended ", starts_, " times without any progress, at last with ", end,
+        return absl::FailedPreconditionError(absl::StrCat("the worker ended ", starts_,
+                                                          " times without any progress, at last with ", end,
                                                           "; its log is ", log, ":\n", Tail(log)));
       }
       const double pause = starts_ == 1 ? 0 : kFirstPauseSeconds * (1 << (starts_ - 2));
-      Say(absl::StrCat("the worker ended with ", end, " (", log, "); starting it again", pause > 0 ? absl::StrCat(" in ", HumanSeconds(pause)) : ""));
+      Say(absl::StrCat("the worker ended with ", end, " (", log, "); starting it again",
+                       pause > 0 ? absl::StrCat(" in ", HumanSeconds(pause)) : ""));
       again_at_ = now + std::chrono::milliseconds(static_cast<int64_t>(pause * 1000));
     }
     if (again_at_ && now < *again_at_) return absl::OkStatus();
     ABLATE_ASSIGN_OR_RETURN(const std::string program, SiblingProgram("ablate-worker"));
     SubprocessOptions options;
-    options.argv = {program, "--server", server_, "--device", "cpu", "--slots", absl::StrCat(slots_),
-                    "--work-dir", JoinPath(dir_, "worker"), "--executor", noop_ ? "noop" : "trainer"};
+    options.argv = {program,
+                    "--server",
+                    server_,
+                    "--device",
+                    "cpu",
+                    "--slots",
+                    absl::StrCat(slots_),
+                    "--work-dir",
+                    JoinPath(dir_, "worker"),
+                    "--executor",
+                    noop_ ? "noop" : "trainer"};
     options.pipe_stdin = false;
     options.stderr_path = JoinPath(dir_, "worker.log");
     ABLATE_ASSIGN_OR_RETURN(Subprocess process, Subprocess::Start(options));
@@ -91,19 +102,23 @@ class LocalWorker {
 template <typename Response>
 std::set<std::string> KeepLosses(Response* response) {
   std::set<std::string> others;
-  const bool any = std::any_of(response->rows().begin(), response->rows().end(), [&](const auto& row) { return IsHeadline(row.metric()); });
+  const bool any = std::any_of(response->rows().begin(), response->rows().end(),
+                               [&](const auto& row) { return IsHeadline(row.metric()); });
   if (!any) return others;
   Response kept;
   for (const auto& row : response->rows()) {
-    if (IsHeadline(row.metric())) *kept.add_rows() = row;
-    else others.insert(row.metric());
+    if (IsHeadline(row.metric()))
+      *kept.add_rows() = row;
+    else
+      others.insert(row.metric());
   }
   *response = std::move(kept);
   return others;
 }
 
 // Whether anything was measured.
-absl::StatusOr<bool> PrintResults(const Invocation& invocation, Client* client, const v1::Sweep& sweep, const std::string& dir) {
+absl::StatusOr<bool> PrintResults(const Invocation& invocation, Client* client, const v1::Sweep& sweep,
+                                  const std::string& dir) {
   v1::GetTableRequest table_request;
   table_request.set_sweep(sweep.sweep_id());
   ABLATE_ASSIGN_OR_RETURN(v1::GetTableResponse table, client->Call(&v1::Results::Stub::GetTable, table_request));
@@ -124,10 +139,14 @@ absl::StatusOr<bool> PrintResults(const Invocation& invocation, Client* client, 
       Emit(invocation, ComparisonReport(*compared));
     }
   }
-  const std::string where = absl::StrCat(" --data-dir ", ShellQuoted(dir)), database = ShellQuoted(JoinPath(dir, "ablate.db"));
+  const std::string where = absl::StrCat(" --data-dir ", ShellQuoted(dir)),
+                    database = ShellQuoted(JoinPath(dir, "ablate.db"));
   Say(absl::StrCat("\nEverything is in ", database, ". Try next:\n  ablate table ", sweep.name(), where, " -o latex\n",
-                   others.empty() ? "" : absl::StrCat("  ablate table ", sweep.name(), where, " --metric ", absl::StrJoin(others, ","), "\n"),
-                   "  ablate compare ", sweep.name(), where, " -o json\n  sqlite3 ", database, " 'SELECT * FROM confidence_intervals'"));
+                   others.empty() ? ""
+                                  : absl::StrCat("  ablate table ", sweep.name(), where, " --metric ",
+                                                 absl::StrJoin(others, ","), "\n"),
+                   "  ablate compare ", sweep.name(), where, " -o json\n  sqlite3 ", database,
+                   " 'SELECT * FROM confidence_intervals'"));
   return true;
 }
 
@@ -144,7 +163,8 @@ absl::Status CheckRunsHere(const v1::Requirements& requirements) {
   }
   if (missing.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("the sweep requires ", missing, ", and `ablate run` has only this machine's CPU: start ablate-server and an "
+      absl::StrCat("the sweep requires ", missing,
+                   ", and `ablate run` has only this machine's CPU: start ablate-server and an "
                    "ablate-worker that has it, and use `ablate sweep submit` (README.md, \"On several machines\")"));
 }
 
@@ -157,7 +177,8 @@ absl::StatusOr<v1::Sweep> Retry(Client* client, const v1::Sweep& sweep) {
   return response.sweep();
 }
 
-// The sweep of this name in the folder, where it comes from the same file; its data need not be at hand then: the coordinator has it.
+// The sweep of this name in the folder, where it comes from the same file; its data need not be at hand then: the
+// coordinator has it.
 absl::StatusOr<std::optional<v1::Sweep>> FindSameFile(Client* client, const SweepInput& input) {
   v1::GetSweepRequest get;
   get.set_sweep(input.spec.name());
@@ -168,7 +189,8 @@ absl::StatusOr<std::optional<v1::Sweep>> FindSameFile(Client* client, const Swee
   query.set_sql(absl::StrCat("SELECT yaml FROM sweeps WHERE sweep_id = '", sweep->sweep_id(), "'"));
   bool same = false;
   ABLATE_RETURN_IF_ERROR(client->Query(query, [&](const v1::QueryResponse& part) {
-    for (const v1::QueryResponse::Row& row : part.rows()) same = row.cells_size() == 1 && row.cells(0).text() == input.yaml;
+    for (const v1::QueryResponse::Row& row : part.rows())
+      same = row.cells_size() == 1 && row.cells(0).text() == input.yaml;
   }));
   return same ? std::optional<v1::Sweep>(*sweep) : std::nullopt;
 }
@@ -202,15 +224,19 @@ absl::StatusOr<int> RunRun(const Invocation& invocation) {
   const std::string dir = invocation.Get("--data-dir", absl::StrCat("ablate-runs/", input.spec.name()));
   if (!input.data_found && !FileExists(JoinPath(dir, "ablate.db"))) return MissingData(input);
   ABLATE_RETURN_IF_ERROR(CheckRunsHere(input.spec.requirements()));
-  // A fault of the file is told before anything is started. Without the data's hash there is no plan; the coordinator has one.
+  // A fault of the file is told before anything is started. Without the data's hash there is no plan; the coordinator
+  // has one.
   if (input.data_found) ABLATE_RETURN_IF_ERROR(MakePlan(input.spec, input.places).status());
   ABLATE_RETURN_IF_ERROR(MakeDirs(dir));
   if (const std::optional<std::string> running = RunningServer(dir)) {
-    return absl::FailedPreconditionError(absl::StrCat(dir, " is in use by a coordinator at ", *running, ": watch it with `ablate sweep watch ",
-                                                      input.spec.name(), " --data-dir ", ShellQuoted(dir), "`, or choose another --data-dir"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(dir, " is in use by a coordinator at ", *running, ": watch it with `ablate sweep watch ",
+                     input.spec.name(), " --data-dir ", ShellQuoted(dir), "`, or choose another --data-dir"));
   }
-  const std::string again = absl::StrCat("ablate run ", ShellQuoted(invocation.arguments[0]), " --data-dir ", ShellQuoted(dir));
-  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<LocalServer> server, LocalServer::Start(dir, JoinPath(dir, "server.log")));
+  const std::string again =
+      absl::StrCat("ablate run ", ShellQuoted(invocation.arguments[0]), " --data-dir ", ShellQuoted(dir));
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<LocalServer> server,
+                          LocalServer::Start(dir, JoinPath(dir, "server.log")));
   Client client(server->address());
   bool created = false;
   ABLATE_ASSIGN_OR_RETURN(v1::Sweep sweep, Submit(&client, input, &progress, &created));
@@ -220,7 +246,8 @@ absl::StatusOr<int> RunRun(const Invocation& invocation) {
   if (sweep.state() == v1::SWEEP_RUNNING) {
     const int stops = StopCount();
     const DeferStop defer;
-    Say(absl::StrCat(created ? "running " : "resuming ", sweep.name(), " on ", Counted(slots, "slot"), "; logs and results are in ", dir));
+    Say(absl::StrCat(created ? "running " : "resuming ", sweep.name(), " on ", Counted(slots, "slot"),
+                     "; logs and results are in ", dir));
     LocalWorker worker(server->address(), dir, slots, input.spec.executor() == v1::EXECUTOR_NOOP);
     ABLATE_RETURN_IF_ERROR(worker.KeepRunning(0));
     const auto tick = [&](const v1::Sweep& now) -> absl::Status {
@@ -228,14 +255,17 @@ absl::StatusOr<int> RunRun(const Invocation& invocation) {
       if (server->HasExited()) return UnreachableError("ablate-server ended");
       return worker.KeepRunning(WorkDone(now));
     };
-    const absl::StatusOr<v1::Sweep> followed = FollowSweep(&client, sweep.sweep_id(), invocation.timeout(), &progress, tick);
+    const absl::StatusOr<v1::Sweep> followed =
+        FollowSweep(&client, sweep.sweep_id(), invocation.timeout(), &progress, tick);
     // What happened is said before the worker is stopped, which takes its time.
     if (!followed.ok()) {
       const std::string log = JoinPath(dir, "server.log");
       const std::string why = absl::IsCancelled(followed.status()) ? "stopping"
-                              : server->HasExited() ? absl::StrCat("ablate-server ended; its log is ", log, ":\n", Tail(log), "stopping")
-                                                    : absl::StrCat(followed.status().message(), "\nstopping");
-      Say(absl::StrCat(why, ": running jobs save what they have (Ctrl-C", absl::IsCancelled(followed.status()) ? " again" : "",
+                              : server->HasExited()
+                                  ? absl::StrCat("ablate-server ended; its log is ", log, ":\n", Tail(log), "stopping")
+                                  : absl::StrCat(followed.status().message(), "\nstopping");
+      Say(absl::StrCat(why, ": running jobs save what they have (Ctrl-C",
+                       absl::IsCancelled(followed.status()) ? " again" : "",
                        " ends that at once); the same command resumes: ", again));
       return absl::IsCancelled(followed.status()) ? kExitInterrupted : ExitCodeFor(followed.status());
     }
@@ -247,7 +277,8 @@ absl::StatusOr<int> RunRun(const Invocation& invocation) {
   if (!measured) Say("nothing was measured");
   SayFailures(&client, sweep, absl::StrCat(" --data-dir ", ShellQuoted(dir)));
   if (sweep.jobs().failed() > 0) {
-    Say(absl::StrCat("when the cause is mended, new jobs for them: ", again, " --retry\n(a changed sweep file or other data is another sweep: "
+    Say(absl::StrCat("when the cause is mended, new jobs for them: ", again,
+                     " --retry\n(a changed sweep file or other data is another sweep: "
                      "give it another `name:` or --data-dir)"));
   }
   return ExitCodeOfSweep(sweep);

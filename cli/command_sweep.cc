@@ -21,21 +21,30 @@ int64_t AllJobs(const v1::JobCounts& jobs) {
 
 Report SweepReport(const std::vector<v1::Sweep>& sweeps) {
   Report report;
-  report.records.columns = {"sweep",  "sweep_id", "state",    "arms",       "seeds",       "jobs",       "succeeded", "failed",      "running",    "queued",
-                            "blocked", "cancelled", "diverged", "steps_done", "steps_total", "created_at", "ended_at",  "description", "spec_sha256", "plan_sha256"};
+  report.records.columns = {"sweep",      "sweep_id",  "state",       "arms",        "seeds",
+                            "jobs",       "succeeded", "failed",      "running",     "queued",
+                            "blocked",    "cancelled", "diverged",    "steps_done",  "steps_total",
+                            "created_at", "ended_at",  "description", "spec_sha256", "plan_sha256"};
   Sheet sheet;
-  sheet.columns = {{.title = "sweep"}, {.title = "state"}, {.title = "jobs done", .right = true}, {.title = "failed", .right = true},
-                   {.title = "diverged", .right = true}, {.title = "steps", .right = true}, {.title = "arms", .right = true},
-                   {.title = "seeds", .right = true}, {.title = "created"}};
+  sheet.columns = {{.title = "sweep"},
+                   {.title = "state"},
+                   {.title = "jobs done", .right = true},
+                   {.title = "failed", .right = true},
+                   {.title = "diverged", .right = true},
+                   {.title = "steps", .right = true},
+                   {.title = "arms", .right = true},
+                   {.title = "seeds", .right = true},
+                   {.title = "created"}};
   for (const v1::Sweep& sweep : sweeps) {
     const v1::JobCounts& jobs = sweep.jobs();
-    report.records.rows.push_back({Cell::Text(sweep.name()), Cell::Text(sweep.sweep_id()), Cell::Text(StateText(sweep.state())),
-                                   Cell::Integer(sweep.arms()), Cell::Integer(sweep.seeds()), Cell::Integer(AllJobs(jobs)),
-                                   Cell::Integer(jobs.succeeded()), Cell::Integer(jobs.failed()), Cell::Integer(jobs.running()),
-                                   Cell::Integer(jobs.queued()), Cell::Integer(jobs.blocked()), Cell::Integer(jobs.cancelled()),
-                                   Cell::Integer(sweep.diverged()), Cell::Integer(sweep.steps_done()), Cell::Integer(sweep.steps_total()),
-                                   TimeCell(sweep.created_at_us()), TimeCell(sweep.ended_at_us()), Cell::Text(sweep.description()),
-                                   Cell::Text(sweep.spec_sha256()), Cell::Text(sweep.plan_sha256())});
+    report.records.rows.push_back(
+        {Cell::Text(sweep.name()),        Cell::Text(sweep.sweep_id()),      Cell::Text(StateText(sweep.state())),
+         Cell::Integer(sweep.arms()),     Cell::Integer(sweep.seeds()),      Cell::Integer(AllJobs(jobs)),
+         Cell::Integer(jobs.succeeded()), Cell::Integer(jobs.failed()),      Cell::Integer(jobs.running()),
+         Cell::Integer(jobs.queued()),    Cell::Integer(jobs.blocked()),     Cell::Integer(jobs.cancelled()),
+         Cell::Integer(sweep.diverged()), Cell::Integer(sweep.steps_done()), Cell::Integer(sweep.steps_total()),
+         TimeCell(sweep.created_at_us()), TimeCell(sweep.ended_at_us()),     Cell::Text(sweep.description()),
+         Cell::Text(sweep.spec_sha256()), Cell::Text(sweep.plan_sha256())});
     sheet.rows.push_back({sweep.name(), StateText(sweep.state()), absl::StrCat(jobs.succeeded(), "/", AllJobs(jobs)),
                           absl::StrCat(jobs.failed()), absl::StrCat(sweep.diverged()),
                           absl::StrCat(sweep.steps_done(), "/", sweep.steps_total()), absl::StrCat(sweep.arms()),
@@ -51,7 +60,8 @@ absl::StatusOr<int> FollowAndReport(const Invocation& invocation, bool show) {
   Progress progress(stderr);
   const absl::StatusOr<v1::Sweep> sweep =
       FollowSweep(&connection->client(), invocation.arguments[0], invocation.timeout(), show ? &progress : nullptr);
-  if (absl::IsDeadlineExceeded(sweep.status())) return absl::DeadlineExceededError(absl::StrCat(sweep.status().message(), "; it goes on"));
+  if (absl::IsDeadlineExceeded(sweep.status()))
+    return absl::DeadlineExceededError(absl::StrCat(sweep.status().message(), "; it goes on"));
   ABLATE_RETURN_IF_ERROR(sweep.status());
   Emit(invocation, SweepReport({*sweep}));
   if (sweep->jobs().failed() > 0) {
@@ -71,7 +81,8 @@ absl::StatusOr<int> RunSweepSubmit(const Invocation& invocation) {
   ABLATE_ASSIGN_OR_RETURN(const v1::SubmitSweepResponse response, SubmitFile(&connection->client(), input, &progress));
   const v1::Sweep& sweep = response.sweep();
   Emit(invocation, SweepReport({sweep}));
-  Say(response.created() ? absl::StrCat("submitted ", sweep.name(), ": ", Counted(response.new_jobs(), "new job"), ", ", response.reused_jobs(), " shared with earlier sweeps")
+  Say(response.created() ? absl::StrCat("submitted ", sweep.name(), ": ", Counted(response.new_jobs(), "new job"), ", ",
+                                        response.reused_jobs(), " shared with earlier sweeps")
                          : absl::StrCat(sweep.name(), " is here already: nothing new"));
   return kExitDone;
 }
@@ -80,38 +91,62 @@ absl::StatusOr<int> RunSweepPlan(const Invocation& invocation) {
   Progress progress(stderr);
   ABLATE_ASSIGN_OR_RETURN(SweepInput input, ReadInput(invocation, &progress, /*need_data=*/false));
   if (!input.data_found) {
-    Say(absl::StrCat("note: the data file ", input.missing, " is not there; counts hold without it, plan_sha256 does not"));
+    Say(absl::StrCat("note: the data file ", input.missing,
+                     " is not there; counts hold without it, plan_sha256 does not"));
     if (input.spec.data().sha256().empty()) input.spec.mutable_data()->set_sha256(Sha256Hex("data that is not there"));
   }
   ABLATE_ASSIGN_OR_RETURN(const Plan plan, MakePlan(input.spec, input.places));
   const v1::PlanSummary summary = Summarize(input.spec, plan);
 
-  const double saved = summary.steps_without_sharing() > 0
-                           ? 1 - static_cast<double>(summary.steps()) / static_cast<double>(summary.steps_without_sharing()) : 0;
+  const double saved =
+      summary.steps_without_sharing() > 0
+          ? 1 - static_cast<double>(summary.steps()) / static_cast<double>(summary.steps_without_sharing())
+          : 0;
   Report report;
-  report.records.columns = {"sweep", "arms", "seeds", "points", "stages", "evaluations", "steps", "steps_without_sharing", "steps_saved", "train_tokens",
-                            "evaluation_tokens", "peak_disk_bytes", "plan_sha256", "data_found", "arm_list"};
+  report.records.columns = {"sweep",
+                            "arms",
+                            "seeds",
+                            "points",
+                            "stages",
+                            "evaluations",
+                            "steps",
+                            "steps_without_sharing",
+                            "steps_saved",
+                            "train_tokens",
+                            "evaluation_tokens",
+                            "peak_disk_bytes",
+                            "plan_sha256",
+                            "data_found",
+                            "arm_list"};
   std::string arms;
   Sheet sheet;
-  sheet.title = absl::StrCat(summary.name(), ": ", Counted(summary.arms_size(), "arm"), " x ", Counted(summary.seeds(), "seed"), " = ", Counted(summary.points(), "point"));
-  sheet.columns = {{.title = "arm"}, {.title = "stages", .right = true}, {.title = "shared", .right = true}, {.title = "evaluations", .right = true}};
+  sheet.title = absl::StrCat(summary.name(), ": ", Counted(summary.arms_size(), "arm"), " x ",
+                             Counted(summary.seeds(), "seed"), " = ", Counted(summary.points(), "point"));
+  sheet.columns = {{.title = "arm"},
+                   {.title = "stages", .right = true},
+                   {.title = "shared", .right = true},
+                   {.title = "evaluations", .right = true}};
   for (const v1::PlanSummary::Arm& arm : summary.arms()) {
-    absl::StrAppend(&arms, arms.empty() ? "" : ",", "{\"label\":", JsonString(arm.label()), ",\"arm\":", arm.arm_json().empty() ? "{}" : arm.arm_json(),
-                    ",\"stages\":", arm.stages(), ",\"shared_stages\":", arm.shared_stages(), ",\"evaluations\":", arm.evaluations(), "}");
-    sheet.rows.push_back({arm.label(), absl::StrCat(arm.stages()), absl::StrCat(arm.shared_stages()), absl::StrCat(arm.evaluations())});
+    absl::StrAppend(&arms, arms.empty() ? "" : ",", "{\"label\":", JsonString(arm.label()),
+                    ",\"arm\":", arm.arm_json().empty() ? "{}" : arm.arm_json(), ",\"stages\":", arm.stages(),
+                    ",\"shared_stages\":", arm.shared_stages(), ",\"evaluations\":", arm.evaluations(), "}");
+    sheet.rows.push_back(
+        {arm.label(), absl::StrCat(arm.stages()), absl::StrCat(arm.shared_stages()), absl::StrCat(arm.evaluations())});
   }
   sheet.footer = {
-      "",
-      absl::StrCat(Counted(summary.stages(), "training stage"), ", ", Counted(summary.evaluations(), "evaluation")),
-      absl::StrCat(summary.steps(), " training steps; ", summary.steps_without_sharing(), " without sharing: ", absl::StrFormat("%.1f", saved * 100), " % saved"),
-      absl::StrFormat("%.4g training tokens, %.4g evaluation tokens; at most %s of checkpoints", static_cast<double>(summary.train_tokens()),
-                      static_cast<double>(summary.evaluation_tokens()), HumanBytes(summary.peak_disk_bytes()))};
+      "", absl::StrCat(Counted(summary.stages(), "training stage"), ", ", Counted(summary.evaluations(), "evaluation")),
+      absl::StrCat(summary.steps(), " training steps; ", summary.steps_without_sharing(),
+                   " without sharing: ", absl::StrFormat("%.1f", saved * 100), " % saved"),
+      absl::StrFormat("%.4g training tokens, %.4g evaluation tokens; at most %s of checkpoints",
+                      static_cast<double>(summary.train_tokens()), static_cast<double>(summary.evaluation_tokens()),
+                      HumanBytes(summary.peak_disk_bytes()))};
   report.records.rows.push_back(
-      {Cell::Text(summary.name()), Cell::Integer(summary.arms_size()), Cell::Integer(summary.seeds()), Cell::Integer(summary.points()),
-       Cell::Integer(summary.stages()), Cell::Integer(summary.evaluations()), Cell::Integer(summary.steps()),
-       Cell::Integer(summary.steps_without_sharing()), Cell::Number(saved), Cell::Integer(summary.train_tokens()),
-       Cell::Integer(summary.evaluation_tokens()), Cell::Integer(summary.peak_disk_bytes()), Cell::Text(summary.plan_sha256()),
-       Cell::Flag(input.data_found), Cell::Json(absl::StrCat("[", arms, "]"))});
+      {Cell::Text(summary.name()), Cell::Integer(summary.arms_size()), Cell::Integer(summary.seeds()),
+       Cell::Integer(summary.points()), Cell::Integer(summary.stages()), Cell::Integer(summary.evaluations()),
+       Cell::Integer(summary.steps()), Cell::Integer(summary.steps_without_sharing()), Cell::Number(saved),
+       Cell::Integer(summary.train_tokens()), Cell::Integer(summary.evaluation_tokens()),
+       Cell::Integer(summary.peak_disk_bytes()), Cell::Text(summary.plan_sha256()), Cell::Flag(input.data_found),
+       Cell::Json(absl::StrCat("[", arms, "]"))});
   report.sheets = {std::move(sheet)};
   Emit(invocation, report);
   return kExitDone;
@@ -123,7 +158,8 @@ absl::StatusOr<int> RunSweepList(const Invocation& invocation) {
   v1::ListSweepsRequest request;
   request.set_page_size(1000);
   do {
-    ABLATE_ASSIGN_OR_RETURN(const v1::ListSweepsResponse page, connection->client().Call(&v1::Sweeps::Stub::ListSweeps, request));
+    ABLATE_ASSIGN_OR_RETURN(const v1::ListSweepsResponse page,
+                            connection->client().Call(&v1::Sweeps::Stub::ListSweeps, request));
     sweeps.insert(sweeps.end(), page.sweeps().begin(), page.sweeps().end());
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
@@ -161,7 +197,8 @@ absl::StatusOr<int> RunSweepRetry(const Invocation& invocation) {
   v1::RetrySweepRequest request;
   request.set_request_id(NewRequestId());
   request.set_sweep(invocation.arguments[0]);
-  ABLATE_ASSIGN_OR_RETURN(const v1::RetrySweepResponse response, connection->client().Call(&v1::Sweeps::Stub::RetrySweep, request));
+  ABLATE_ASSIGN_OR_RETURN(const v1::RetrySweepResponse response,
+                          connection->client().Call(&v1::Sweeps::Stub::RetrySweep, request));
   Emit(invocation, SweepReport({response.sweep()}));
   Say(response.new_jobs() == 0 ? "nothing to retry: no job of it has failed" : Counted(response.new_jobs(), "new job"));
   return kExitDone;

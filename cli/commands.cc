@@ -47,49 +47,192 @@ const std::vector<FlagSpec>& Flags() {
 
 const std::vector<Command>& Commands() {
   static const auto& commands = *new std::vector<Command>{
-      {"run", "FILE", 1, 1, "run a sweep on this machine and print its table",
+      {"run",
+       "FILE",
+       1,
+       1,
+       "run a sweep on this machine and print its table",
        "Starts ablate-server and ablate-worker on a private socket, keeps everything under --data-dir (default\n"
-       "./ablate-runs/NAME), shows progress and ends with the table and the differences from the baseline arm. Ctrl-C stops it;\n"
+       "./ablate-runs/NAME), shows progress and ends with the table and the differences from the baseline arm. Ctrl-C "
+       "stops it;\n"
        "the same command again resumes, or prints the tables at once when the sweep is finished.",
-       "ablate run experiments/sweeps/quickstart.yaml --slots 2", {"--data-dir", "--slots", "--data", "--retry", "--output", "--timeout"}, &RunRun},
-      {"sweep submit", "FILE", 1, 1, "hand a sweep to the coordinator",
-       "Hashes the sweep's data files and uploads what the coordinator lacks. The same file again is the same sweep: nothing is run\n"
+       "ablate run experiments/sweeps/quickstart.yaml --slots 2",
+       {"--data-dir", "--slots", "--data", "--retry", "--output", "--timeout"},
+       &RunRun},
+      {"sweep submit",
+       "FILE",
+       1,
+       1,
+       "hand a sweep to the coordinator",
+       "Hashes the sweep's data files and uploads what the coordinator lacks. The same file again is the same sweep: "
+       "nothing is run\n"
        "twice. Another file under a known name is refused, with the difference.",
-       "ablate sweep submit ntk.yaml --server gpu-box:7433", {"--server", "--data-dir", "--data", "--output", "--timeout"}, &RunSweepSubmit},
-      {"sweep plan", "FILE", 1, 1, "show arms, jobs, what is shared and what it costs; starts nothing",
-       "Asks no coordinator, and works without the data being there.", "ablate sweep plan ntk.yaml", {"--data", "--output"}, &RunSweepPlan},
-      {"sweep list", "", 0, 0, "list sweeps", "", "ablate sweep list -o csv", {"--server", "--data-dir", "--output", "--timeout"}, &RunSweepList},
-      {"sweep show", "SWEEP", 1, 1, "show one sweep", "", "ablate sweep show quickstart", {"--server", "--data-dir", "--output", "--timeout"}, &RunSweepShow},
-      {"sweep watch", "SWEEP", 1, 1, "show progress until the sweep is over", "Ends with 1 when jobs failed.",
-       "ablate sweep watch quickstart", {"--server", "--data-dir", "--output", "--timeout"}, &RunSweepWatch},
-      {"sweep wait", "SWEEP", 1, 1, "wait silently until the sweep is over", "Ends with 1 when jobs failed, with 3 on --timeout.",
-       "ablate sweep wait quickstart --timeout 2h && ablate table quickstart", {"--server", "--data-dir", "--output", "--timeout"}, &RunSweepWait},
-      {"sweep cancel", "SWEEP", 1, 1, "cancel a sweep", "Stops a job only when no other sweep needs it. What is measured stays.",
-       "ablate sweep cancel quickstart", {"--server", "--data-dir", "--output", "--timeout"}, &RunSweepCancel},
-      {"sweep retry", "SWEEP", 1, 1, "make new jobs for the failed ones and those that failed because of them", "",
-       "ablate sweep retry quickstart", {"--server", "--data-dir", "--output", "--timeout"}, &RunSweepRetry},
-      {"job list", "[SWEEP]", 0, 1, "list jobs", "", "ablate job list quickstart --state failed",
-       {"--state", "--server", "--data-dir", "--output", "--timeout"}, &RunJobList},
-      {"job show", "JOB", 1, 1, "show one job and its attempts", "", "ablate job show job_5f0c6d2a9b1e4c77", {"--server", "--data-dir", "--output", "--timeout"}, &RunJobShow},
-      {"job logs", "JOB", 1, 1, "show what happened to a job, with the last lines of failed trainers and its training curve", "",
-       "ablate job logs job_5f0c6d2a9b1e4c77", {"--server", "--data-dir", "--output", "--timeout"}, &RunJobLogs},
-      {"job explain", "JOB", 1, 1, "say why a job is not running", "", "ablate job explain job_5f0c6d2a9b1e4c77",
-       {"--server", "--data-dir", "--output", "--timeout"}, &RunJobExplain},
-      {"job cancel", "JOB", 1, 1, "cancel one job", "", "ablate job cancel job_5f0c6d2a9b1e4c77", {"--server", "--data-dir", "--output", "--timeout"}, &RunJobCancel},
-      {"worker list", "", 0, 0, "list workers", "", "ablate worker list", {"--server", "--data-dir", "--output", "--timeout"}, &RunWorkerList},
-      {"worker drain", "WORKER", 1, 1, "let a worker finish what it runs and take nothing new", "", "ablate worker drain worker_5f0c6d2a9b1e4c77",
-       {"--server", "--data-dir", "--output", "--timeout"}, &RunWorkerDrain},
-      {"table", "SWEEP", 1, 1, "means and confidence intervals over seeds",
-       "As a table: one block a metric, arms as rows, lengths as columns. As json or csv: one row a mean, with its seeds and jobs.",
-       "ablate table quickstart -o latex --metric loss", {"--metric", "--level", "--server", "--data-dir", "--output", "--timeout"}, &RunTable},
-      {"compare", "SWEEP", 1, 1, "paired differences from the baseline arm, with p values",
+       "ablate sweep submit ntk.yaml --server gpu-box:7433",
+       {"--server", "--data-dir", "--data", "--output", "--timeout"},
+       &RunSweepSubmit},
+      {"sweep plan",
+       "FILE",
+       1,
+       1,
+       "show arms, jobs, what is shared and what it costs; starts nothing",
+       "Asks no coordinator, and works without the data being there.",
+       "ablate sweep plan ntk.yaml",
+       {"--data", "--output"},
+       &RunSweepPlan},
+      {"sweep list",
+       "",
+       0,
+       0,
+       "list sweeps",
+       "",
+       "ablate sweep list -o csv",
+       {"--server", "--data-dir", "--output", "--timeout"},
+       &RunSweepList},
+      {"sweep show",
+       "SWEEP",
+       1,
+       1,
+       "show one sweep",
+       "",
+       "ablate sweep show quickstart",
+       {"--server", "--data-dir", "--output", "--timeout"},
+       &RunSweepShow},
+      {"sweep watch",
+       "SWEEP",
+       1,
+       1,
+       "show progress until the sweep is over",
+       "Ends with 1 when jobs failed.",
+       "ablate sweep watch quickstart",
+       {"--server", "--data-dir", "--output", "--timeout"},
+       &RunSweepWatch},
+      {"sweep wait",
+       "SWEEP",
+       1,
+       1,
+       "wait silently until the sweep is over",
+       "Ends with 1 when jobs failed, with 3 on --timeout.",
+       "ablate sweep wait quickstart --timeout 2h && ablate table quickstart",
+       {"--server", "--data-dir", "--output", "--timeout"},
+       &RunSweepWait},
+      {"sweep cancel",
+       "SWEEP",
+       1,
+       1,
+       "cancel a sweep",
+       "Stops a job only when no other sweep needs it. What is measured stays.",
+       "ablate sweep cancel quickstart",
+       {"--server", "--data-dir", "--output", "--timeout"},
+       &RunSweepCancel},
+      {"sweep retry",
+       "SWEEP",
+       1,
+       1,
+       "make new jobs for the failed ones and those that failed because of them",
+       "",
+       "ablate sweep retry quickstart",
+       {"--server", "--data-dir", "--output", "--timeout"},
+       &RunSweepRetry},
+      {"job list",
+       "[SWEEP]",
+       0,
+       1,
+       "list jobs",
+       "",
+       "ablate job list quickstart --state failed",
+       {"--state", "--server", "--data-dir", "--output", "--timeout"},
+       &RunJobList},
+      {"job show",
+       "JOB",
+       1,
+       1,
+       "show one job and its attempts",
+       "",
+       "ablate job show job_5f0c6d2a9b1e4c77",
+       {"--server", "--data-dir", "--output", "--timeout"},
+       &RunJobShow},
+      {"job logs",
+       "JOB",
+       1,
+       1,
+       "show what happened to a job, with the last lines of failed trainers and its training curve",
+       "",
+       "ablate job logs job_5f0c6d2a9b1e4c77",
+       {"--server", "--data-dir", "--output", "--timeout"},
+       &RunJobLogs},
+      {"job explain",
+       "JOB",
+       1,
+       1,
+       "say why a job is not running",
+       "",
+       "ablate job explain job_5f0c6d2a9b1e4c77",
+       {"--server", "--data-dir", "--output", "--timeout"},
+       &RunJobExplain},
+      {"job cancel",
+       "JOB",
+       1,
+       1,
+       "cancel one job",
+       "",
+       "ablate job cancel job_5f0c6d2a9b1e4c77",
+       {"--server", "--data-dir", "--output", "--timeout"},
+       &RunJobCancel},
+      {"worker list",
+       "",
+       0,
+       0,
+       "list workers",
+       "",
+       "ablate worker list",
+       {"--server", "--data-dir", "--output", "--timeout"},
+       &RunWorkerList},
+      {"worker drain",
+       "WORKER",
+       1,
+       1,
+       "let a worker finish what it runs and take nothing new",
+       "",
+       "ablate worker drain worker_5f0c6d2a9b1e4c77",
+       {"--server", "--data-dir", "--output", "--timeout"},
+       &RunWorkerDrain},
+      {"table",
+       "SWEEP",
+       1,
+       1,
+       "means and confidence intervals over seeds",
+       "As a table: one block a metric, arms as rows, lengths as columns. As json or csv: one row a mean, with its "
+       "seeds and jobs.",
+       "ablate table quickstart -o latex --metric loss",
+       {"--metric", "--level", "--server", "--data-dir", "--output", "--timeout"},
+       &RunTable},
+      {"compare",
+       "SWEEP",
+       1,
+       1,
+       "paired differences from the baseline arm, with p values",
        "Pairs by seed; p two-sided, adjusted by Holm over all comparisons of a metric.",
-       "ablate compare quickstart --baseline attention.variant=lssa", {"--baseline", "--metric", "--level", "--server", "--data-dir", "--output", "--timeout"}, &RunCompare},
-      {"query", "SQL", 1, 1, "one SQL statement on the results database, read only",
+       "ablate compare quickstart --baseline attention.variant=lssa",
+       {"--baseline", "--metric", "--level", "--server", "--data-dir", "--output", "--timeout"},
+       &RunCompare},
+      {"query",
+       "SQL",
+       1,
+       1,
+       "one SQL statement on the results database, read only",
        "Tables and views are described in docs/results-database.md. SQL may be - to read it from stdin.",
        "ablate query \"SELECT arm, seed, value FROM results WHERE metric = 'loss'\" -o csv",
-       {"--max-rows", "--server", "--data-dir", "--output", "--timeout"}, &RunQuery},
-      {"variants", "", 0, 0, "list the named attention variants", "", "ablate variants -o markdown", {"--output"}, &RunVariants},
+       {"--max-rows", "--server", "--data-dir", "--output", "--timeout"},
+       &RunQuery},
+      {"variants",
+       "",
+       0,
+       0,
+       "list the named attention variants",
+       "",
+       "ablate variants -o markdown",
+       {"--output"},
+       &RunVariants},
       {"version", "", 0, 0, "print the version", "", "ablate version", {}, &RunVersion},
   };
   return commands;
@@ -158,10 +301,11 @@ absl::Status MissingData(const SweepInput& input) {
 }
 
 absl::StatusOr<SweepInput> ReadInput(const Invocation& invocation, Progress* progress, bool need_data) {
-  absl::StatusOr<SweepInput> input =
-      ReadSweepInput(invocation.arguments[0], invocation.Get("--data"), [&](const std::string& path, int64_t done, int64_t bytes) {
+  absl::StatusOr<SweepInput> input = ReadSweepInput(
+      invocation.arguments[0], invocation.Get("--data"), [&](const std::string& path, int64_t done, int64_t bytes) {
         // Small files are hashed before anyone could read the line.
-        if (bytes > (256 << 20)) progress->Show(absl::StrCat("hashing ", path, ": ", HumanBytes(done), " of ", HumanBytes(bytes)));
+        if (bytes > (256 << 20))
+          progress->Show(absl::StrCat("hashing ", path, ": ", HumanBytes(done), " of ", HumanBytes(bytes)));
       });
   progress->Clear();
   if (input.ok() && need_data && !input->data_found) {
@@ -180,7 +324,9 @@ absl::StatusOr<v1::SubmitSweepResponse> SubmitFile(Client* client, const SweepIn
     const auto start = std::chrono::steady_clock::now();
     const absl::Status status = client->Upload(input.data_paths[i], file.sha256(), file.bytes(), [&](int64_t done) {
       // What is over before it can be read is not shown.
-      if (std::chrono::steady_clock::now() - start > std::chrono::seconds(1)) progress->Show(absl::StrCat("uploading ", file.path(), ": ", HumanBytes(done), " of ", HumanBytes(file.bytes())));
+      if (std::chrono::steady_clock::now() - start > std::chrono::seconds(1))
+        progress->Show(
+            absl::StrCat("uploading ", file.path(), ": ", HumanBytes(done), " of ", HumanBytes(file.bytes())));
     });
     progress->Clear();
     ABLATE_RETURN_IF_ERROR(status);
@@ -195,14 +341,16 @@ absl::StatusOr<v1::SubmitSweepResponse> SubmitFile(Client* client, const SweepIn
 
 absl::StatusOr<int> RunVariants(const Invocation& invocation) {
   Report report;
-  report.records.columns = {"variant", "qk_norm", "scale", "activation", "normalisation", "logit_bias", "p", "offset", "summary"};
+  report.records.columns = {"variant",    "qk_norm", "scale",  "activation", "normalisation",
+                            "logit_bias", "p",       "offset", "summary"};
   for (const AttentionVariant& variant : AttentionVariants()) {
     const AttentionSpec& spec = variant.spec;
     const auto text = [](std::string_view name) { return Cell::Text(std::string(name)); };
-    report.records.rows.push_back({text(variant.name), text(Name(spec.qk_norm)), text(Name(spec.scale)), text(Name(spec.activation)),
-                                   text(Name(spec.normalisation)), text(Name(spec.logit_bias)),
-                                   spec.sharpen_p ? Cell::Number(*spec.sharpen_p) : Cell::Null(),
-                                   spec.sharpen_p ? Cell::Number(spec.sharpen_offset) : Cell::Null(), text(variant.summary)});
+    report.records.rows.push_back(
+        {text(variant.name), text(Name(spec.qk_norm)), text(Name(spec.scale)), text(Name(spec.activation)),
+         text(Name(spec.normalisation)), text(Name(spec.logit_bias)),
+         spec.sharpen_p ? Cell::Number(*spec.sharpen_p) : Cell::Null(),
+         spec.sharpen_p ? Cell::Number(spec.sharpen_offset) : Cell::Null(), text(variant.summary)});
   }
   Emit(invocation, report);
   return kExitDone;

@@ -36,7 +36,8 @@ absl::StatusOr<int> RunVersion(const Invocation& invocation);
 
 // Prints to stdout in the format asked for. What cannot be written is found by FinishOutput.
 void Emit(const Invocation& invocation, const Report& report);
-// After the last output: whether all of stdout was taken. Aborted: its reader went away (a pipe into `head`); Unavailable: anything else.
+// After the last output: whether all of stdout was taken. Aborted: its reader went away (a pipe into `head`);
+// Unavailable: anything else.
 absl::Status FinishOutput();
 // " --data-dir D" or " --server A" as the command was given it, for the commands that a message proposes; "".
 std::string WhereFlags(const Invocation& invocation);
@@ -55,7 +56,8 @@ std::string StateText(v1::SweepState state);
 
 // NotFound: the data is not there, with what to do.
 absl::Status MissingData(const SweepInput& input);
-// Reads and hashes the file's data (which must be here), uploads what the coordinator lacks, submits; shows progress. Safe to repeat.
+// Reads and hashes the file's data (which must be here), uploads what the coordinator lacks, submits; shows progress.
+// Safe to repeat.
 absl::StatusOr<v1::SubmitSweepResponse> SubmitFile(Client* client, const SweepInput& input, Progress* progress);
 // ReadSweepInput with the hashing shown. NotFound, with what to do, when data is missing and `need_data`.
 absl::StatusOr<SweepInput> ReadInput(const Invocation& invocation, Progress* progress, bool need_data);

@@ -14,7 +14,8 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const Invocation& i
   if (invocation.Has("--data-dir")) {
     const std::string dir = invocation.Get("--data-dir");
     if (!FileExists(JoinPath(dir, "ablate.db"))) {
-      return absl::NotFoundError(absl::StrCat(dir, " has no ablate.db: it is not the folder of a run (--data-dir of `ablate run` or ablate-server)"));
+      return absl::NotFoundError(absl::StrCat(
+          dir, " has no ablate.db: it is not the folder of a run (--data-dir of `ablate run` or ablate-server)"));
     }
     if (const std::optional<std::string> running = RunningServer(dir)) {
       address = *running;
@@ -41,8 +42,8 @@ absl::Status Connection::CheckServed(const Invocation& invocation, const std::st
   if (!state.ok() && !absl::IsNotFound(state.status())) return state.status();
   const std::string dir = ShellQuoted(invocation.Get("--data-dir"));
   return absl::FailedPreconditionError(absl::StrCat(
-      state.ok() ? absl::StrCat("sweep ", sweep, " is not over, but nothing runs") : "nothing runs", " on ", dir, ": `ablate run FILE --data-dir ", dir,
-      state.ok() ? "` resumes it" : "` runs a sweep there"));
+      state.ok() ? absl::StrCat("sweep ", sweep, " is not over, but nothing runs") : "nothing runs", " on ", dir,
+      ": `ablate run FILE --data-dir ", dir, state.ok() ? "` resumes it" : "` runs a sweep there"));
 }
 
 }  // namespace ablate

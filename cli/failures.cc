@@ -45,14 +45,17 @@ std::vector<std::string> FailureLines(const std::vector<v1::Job>& failed) {
   std::stable_sort(causes.begin(), causes.end(), [](const Cause& a, const Cause& b) { return a.count > b.count; });
   std::vector<std::string> lines;
   for (size_t i = 0; i < causes.size() && i < kMaxCauses; ++i) {
-    lines.push_back(absl::StrCat(causes[i].count, " x ", causes[i].text.empty() ? "(no message)" : causes[i].text, " (", causes[i].job_id, ")"));
+    lines.push_back(absl::StrCat(causes[i].count, " x ", causes[i].text.empty() ? "(no message)" : causes[i].text, " (",
+                                 causes[i].job_id, ")"));
   }
-  if (causes.size() > kMaxCauses) lines.push_back(absl::StrCat("and ", Counted(causes.size() - kMaxCauses, "other cause")));
+  if (causes.size() > kMaxCauses)
+    lines.push_back(absl::StrCat("and ", Counted(causes.size() - kMaxCauses, "other cause")));
   if (upstream > 0) lines.push_back(absl::StrCat(upstream, " because the job that they build on failed"));
   return lines;
 }
 
-absl::StatusOr<std::vector<v1::Job>> ListAllJobs(Client* client, const std::string& sweep, const std::vector<v1::JobState>& states) {
+absl::StatusOr<std::vector<v1::Job>> ListAllJobs(Client* client, const std::string& sweep,
+                                                 const std::vector<v1::JobState>& states) {
   v1::ListJobsRequest request;
   request.set_sweep(sweep);
   for (const v1::JobState state : states) request.add_states(state);
@@ -75,7 +78,8 @@ void SayFailures(Client* client, const v1::Sweep& sweep, const std::string& wher
   } else {
     Say(absl::StrCat("  (", failed.status().message(), ")"));
   }
-  Say(absl::StrCat("all of them: ablate job list ", sweep.name(), " --state failed", where, "\none with its trainer's last lines: ablate job logs JOB", where));
+  Say(absl::StrCat("all of them: ablate job list ", sweep.name(), " --state failed", where,
+                   "\none with its trainer's last lines: ablate job logs JOB", where));
 }
 
 }  // namespace ablate

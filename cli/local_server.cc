@@ -34,8 +34,10 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
 absl::StatusOr<std::string> SiblingProgram(const std::string& name) {
   const std::string path = JoinPath(ProgramDir(), name);
   if (FileExists(path)) return path;
-  return absl::NotFoundError(absl::StrCat(path, " is missing: the programs of Ablate belong in one folder (build them all with "
-                                          "`cmake --build --preset release`)"));
+  return absl::NotFoundError(
+      absl::StrCat(path,
+                   " is missing: the programs of Ablate belong in one folder (build them all with "
+                   "`cmake --build --preset release`)"));
 }
 
 std::string Tail(const std::string& path, size_t max_bytes) {
@@ -85,15 +87,16 @@ absl::StatusOr<std::string> SocketAddress(const std::string& data_dir, std::stri
   return absl::StrCat("unix:", name, "/run.sock");
 }
 
-absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(const std::string& data_dir, const std::string& log_path) {
+absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(const std::string& data_dir,
+                                                                const std::string& log_path) {
   ABLATE_ASSIGN_OR_RETURN(const std::string program, SiblingProgram("ablate-server"));
   std::unique_ptr<LocalServer> server(new LocalServer);
   ABLATE_ASSIGN_OR_RETURN(server->address_, SocketAddress(data_dir, &server->private_dir_));
   const TempDir ready_dir;
   const std::string ready_file = JoinPath(ready_dir.path(), "ready");
   SubprocessOptions options;
-  options.argv = {program, "--data-dir", data_dir, "--listen", server->address_, "--ready-file", ready_file,
-                  "--contact-seconds", "0.5"};  // for the eye: the worker is on this machine
+  options.argv = {program,    "--data-dir",        data_dir, "--listen", server->address_, "--ready-file",
+                  ready_file, "--contact-seconds", "0.5"};  // for the eye: the worker is on this machine
   options.pipe_stdin = false;
   options.stderr_path = log_path;
   const uint64_t log_begin = FileSize(log_path).value_or(0);
@@ -104,11 +107,12 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(const std::strin
     if (server->process_->HasExited()) {
       const std::string said = ReadFile(log_path).value_or("").substr(log_begin);
       const ExitStatus status = server->process_->Wait();
-      return absl::FailedPreconditionError(absl::StrCat("cannot open ", data_dir, ": ablate-server ended with ", status.Describe(), "\n",
-                                                        said.empty() ? Tail(log_path) : said));
+      return absl::FailedPreconditionError(absl::StrCat("cannot open ", data_dir, ": ablate-server ended with ",
+                                                        status.Describe(), "\n", said.empty() ? Tail(log_path) : said));
     }
     if (SecondsSince(start) > kStartSeconds) {
-      return absl::DeadlineExceededError(absl::StrCat("ablate-server did not get ready on ", data_dir, "; see ", log_path));
+      return absl::DeadlineExceededError(
+          absl::StrCat("ablate-server did not get ready on ", data_dir, "; see ", log_path));
     }
     std::this_thread::sleep_for(kPoll);
   }

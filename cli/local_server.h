@@ -1,6 +1,6 @@
-// A private ablate-server on a folder, for `ablate run` and for reading a finished run with --data-dir. Found beside this program.
-// Must not know sweeps or output.
-// Thread rule: one thread, which must live as long as the object (see base/subprocess.h).
+// A private ablate-server on a folder, for `ablate run` and for reading a finished run with --data-dir. Found beside
+// this program. Must not know sweeps or output. Thread rule: one thread, which must live as long as the object (see
+// base/subprocess.h).
 #pragma once
 
 #include <memory>
@@ -15,8 +15,9 @@ namespace ablate {
 
 class LocalServer {
  public:
-  // Starts it on data_dir/SOCKET_NAME (or, where that path is over 107 bytes, on a socket in a private folder under /tmp) and waits until
-  // it answers. Its log is appended to `log_path`. FailedPrecondition and others: it did not start; with what it said.
+  // Starts it on data_dir/SOCKET_NAME (or, where that path is over 107 bytes, on a socket in a private folder under
+  // /tmp) and waits until it answers. Its log is appended to `log_path`. FailedPrecondition and others: it did not
+  // start; with what it said.
   static absl::StatusOr<std::unique_ptr<LocalServer>> Start(const std::string& data_dir, const std::string& log_path);
   // Stops it: SIGTERM, and SIGKILL after ten seconds.
   ~LocalServer();
@@ -43,8 +44,8 @@ absl::StatusOr<std::string> SiblingProgram(const std::string& name);
 // The last lines of a file, for messages; "" when it cannot be read.
 std::string Tail(const std::string& path, size_t max_bytes = 2000);
 
-// SIGTERM, then SIGKILL after `seconds`, or at once when a caught stop signal comes meanwhile (then later calls wait for one second
-// at most); true when it ended by itself.
+// SIGTERM, then SIGKILL after `seconds`, or at once when a caught stop signal comes meanwhile (then later calls wait
+// for one second at most); true when it ended by itself.
 bool StopProcess(Subprocess* process, double seconds);
 
 }  // namespace ablate

@@ -47,7 +47,8 @@ int Main(int argc, char** argv) {
   const absl::StatusOr<Invocation> invocation = ParseCommandLine({argv + 1, argv + argc}, Commands());
   if (!invocation.ok()) return Fail(invocation.status());
   if (invocation->help) {
-    const std::string help = invocation->command != nullptr ? CommandHelp(*invocation->command) : GeneralHelp(Commands());
+    const std::string help =
+        invocation->command != nullptr ? CommandHelp(*invocation->command) : GeneralHelp(Commands());
     std::fputs(help.c_str(), stdout);
     return Finish(kExitDone);
   }

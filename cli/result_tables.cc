@@ -36,8 +36,10 @@ std::string ArmLabel(const std::string& arm_json) {
   std::string variant;
   v1::Configuration rest;
   for (const v1::Setting& setting : arm->settings()) {
-    if (setting.axis() == "attention.variant") variant = setting.value().text();
-    else *rest.add_settings() = setting;
+    if (setting.axis() == "attention.variant")
+      variant = setting.value().text();
+    else
+      *rest.add_settings() = setting;
   }
   if (variant.empty()) return Label(rest);
   return rest.settings().empty() ? variant : absl::StrCat(variant, " ", Label(rest));
@@ -98,19 +100,23 @@ std::vector<Block> MakeBlocks(const Rows& rows) {
     block.decimals = DecimalsFor(*median);
   }
   // The metrics that people come for go first.
-  std::stable_sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) { return MetricRank(a.metric) < MetricRank(b.metric); });
+  std::stable_sort(blocks.begin(), blocks.end(),
+                   [](const Block& a, const Block& b) { return MetricRank(a.metric) < MetricRank(b.metric); });
   return blocks;
 }
 
 Sheet SheetOfBlock(const Block& block, const std::string& title) {
   Sheet sheet;
-  sheet.title = absl::StrCat(block.sweep, ": ", title, block.split.empty() ? "" : absl::StrCat(", ", block.split, " split"));
+  sheet.title =
+      absl::StrCat(block.sweep, ": ", title, block.split.empty() ? "" : absl::StrCat(", ", block.split, " split"));
   sheet.columns.push_back({.title = "arm"});
   for (const auto& [ntk, length] : block.columns) {
     const bool of_training = length == 0;
     sheet.columns.push_back({.title = of_training ? "training" : absl::StrCat("length ", length),
                              .right = true,
-                             .group = of_training ? "" : ntk ? "NTK on" : "NTK off"});
+                             .group = of_training ? ""
+                                      : ntk       ? "NTK on"
+                                                  : "NTK off"});
   }
   for (const std::string& arm : block.arms) {
     std::vector<std::string> row = {ArmLabel(arm)};
@@ -124,14 +130,17 @@ Sheet SheetOfBlock(const Block& block, const std::string& title) {
 }
 
 std::string CountText(const Block& block, const char* what) {
-  return absl::StrCat("n = ", Counted(*block.counts.rbegin(), what), block.counts.size() == 1 ? " in every cell" : " unless a cell says otherwise");
+  return absl::StrCat("n = ", Counted(*block.counts.rbegin(), what),
+                      block.counts.size() == 1 ? " in every cell" : " unless a cell says otherwise");
 }
 
 template <typename Row>
 void TakeNote(const Row& row, Block* block) {
   if (row.note().empty()) return;
-  const std::string place = absl::StrCat(ArmLabel(row.arm_json()), ", length ", row.length(), row.ntk() ? ", NTK on" : "");
-  auto same = std::find_if(block->notes.begin(), block->notes.end(), [&](const Note& note) { return note.text == row.note(); });
+  const std::string place =
+      absl::StrCat(ArmLabel(row.arm_json()), ", length ", row.length(), row.ntk() ? ", NTK on" : "");
+  auto same =
+      std::find_if(block->notes.begin(), block->notes.end(), [&](const Note& note) { return note.text == row.note(); });
   if (same == block->notes.end()) same = block->notes.insert(same, {.text = row.note()});
   same->places.push_back(place);
 }
@@ -140,9 +149,12 @@ void AddNotes(const Block& block, Sheet* sheet) {
   constexpr size_t kMaxNotes = 8;
   std::vector<std::string> once;
   for (const auto& [ntk, length] : block.columns) {
-    if (!ntk && length > 0 && block.columns.count({true, length}) == 0 && block.columns.rbegin()->first) once.push_back(absl::StrCat(length));
+    if (!ntk && length > 0 && block.columns.count({true, length}) == 0 && block.columns.rbegin()->first)
+      once.push_back(absl::StrCat(length));
   }
-  if (!once.empty()) sheet->footer.push_back(absl::StrCat("length ", absl::StrJoin(once, ", "), ": NTK on and off are the same there, shown once"));
+  if (!once.empty())
+    sheet->footer.push_back(
+        absl::StrCat("length ", absl::StrJoin(once, ", "), ": NTK on and off are the same there, shown once"));
   // What is said of many cells is said once.
   constexpr size_t kMaxPlaces = 2;
   std::vector<std::string> lines;
@@ -156,7 +168,8 @@ void AddNotes(const Block& block, Sheet* sheet) {
     }
   }
   for (size_t i = 0; i < lines.size() && i < kMaxNotes; ++i) sheet->footer.push_back(lines[i]);
-  if (lines.size() > kMaxNotes) sheet->footer.push_back(absl::StrCat("and ", Counted(lines.size() - kMaxNotes, "more note"), ": see -o json"));
+  if (lines.size() > kMaxNotes)
+    sheet->footer.push_back(absl::StrCat("and ", Counted(lines.size() - kMaxNotes, "more note"), ": see -o json"));
 }
 
 template <typename Response>
@@ -179,17 +192,32 @@ bool KeepMeasured(v1::CompareArmsResponse* response) { return KeepRowsWithMetric
 
 Report TableReport(const v1::GetTableResponse& response) {
   Report report;
-  report.records.columns = {"sweep", "arm",   "metric", "length", "ntk",      "split",          "n",       "mean", "sd",  "low",
-                            "high",  "level", "method", "seeds",  "diverged", "diverged_seeds", "missing", "jobs", "diverged_jobs", "note"};
+  report.records.columns = {
+      "sweep",   "arm",  "metric",        "length", "ntk",    "split", "n",        "mean",
+      "sd",      "low",  "high",          "level",  "method", "seeds", "diverged", "diverged_seeds",
+      "missing", "jobs", "diverged_jobs", "note"};
   std::vector<Block> blocks = MakeBlocks(response.rows());
   for (const v1::ConfidenceRow& row : response.rows()) {
-    report.records.rows.push_back(
-        {Cell::Text(row.sweep()), Cell::Json(row.arm_json()), Cell::Text(row.metric()), Cell::Integer(row.length()),
-         Cell::Flag(row.ntk()), Cell::Text(row.split()), Cell::Integer(row.n()), Optional(row.has_mean(), row.mean()),
-         Optional(row.has_sd(), row.sd()), Optional(row.has_low(), row.low()), Optional(row.has_high(), row.high()),
-         Cell::Number(row.level()), Cell::Text(row.method()), Seeds(row.seeds()), Cell::Integer(row.diverged_seeds_size()),
-         Seeds(row.diverged_seeds()), Seeds(row.missing_seeds()), Jobs(row.job_ids()),
-         Jobs(row.diverged_job_ids()), Cell::Text(row.note())});
+    report.records.rows.push_back({Cell::Text(row.sweep()),
+                                   Cell::Json(row.arm_json()),
+                                   Cell::Text(row.metric()),
+                                   Cell::Integer(row.length()),
+                                   Cell::Flag(row.ntk()),
+                                   Cell::Text(row.split()),
+                                   Cell::Integer(row.n()),
+                                   Optional(row.has_mean(), row.mean()),
+                                   Optional(row.has_sd(), row.sd()),
+                                   Optional(row.has_low(), row.low()),
+                                   Optional(row.has_high(), row.high()),
+                                   Cell::Number(row.level()),
+                                   Cell::Text(row.method()),
+                                   Seeds(row.seeds()),
+                                   Cell::Integer(row.diverged_seeds_size()),
+                                   Seeds(row.diverged_seeds()),
+                                   Seeds(row.missing_seeds()),
+                                   Jobs(row.job_ids()),
+                                   Jobs(row.diverged_job_ids()),
+                                   Cell::Text(row.note())});
 
     Block& block = *std::find_if(blocks.begin(), blocks.end(), [&](const Block& b) {
       return b.sweep == row.sweep() && b.metric == row.metric() && b.split == row.split();
@@ -213,7 +241,8 @@ Report TableReport(const v1::GetTableResponse& response) {
     sheet.footer.push_back(absl::StrCat("mean ± half-width of the ", absl::StrJoin(block.levels, "/"), " ",
                                         absl::StrJoin(block.methods, ", "), " over seeds; ", CountText(block, "seed")));
     if (block.diverged > 0) {
-      sheet.footer.push_back("diverged: the run's loss or gradient stopped being finite; it is not in the mean (survivors only)");
+      sheet.footer.push_back(
+          "diverged: the run's loss or gradient stopped being finite; it is not in the mean (survivors only)");
     }
     AddNotes(block, &sheet);
     report.sheets.push_back(std::move(sheet));
@@ -223,20 +252,36 @@ Report TableReport(const v1::GetTableResponse& response) {
 
 Report ComparisonReport(const v1::CompareArmsResponse& response) {
   Report report;
-  report.records.columns = {"sweep", "arm", "baseline", "metric",      "length", "ntk",    "split", "n",    "difference", "sd", "low",
-                            "high",  "p",   "p_adjusted", "family_size", "level",  "method", "seeds", "diverged", "diverged_seeds", "missing", "note"};
+  report.records.columns = {
+      "sweep",      "arm",   "baseline", "metric",         "length",  "ntk",        "split",       "n",
+      "difference", "sd",    "low",      "high",           "p",       "p_adjusted", "family_size", "level",
+      "method",     "seeds", "diverged", "diverged_seeds", "missing", "note"};
   std::vector<Block> blocks = MakeBlocks(response.rows());
   std::map<const Block*, std::set<std::string>> baselines;
   std::map<const Block*, std::set<int64_t>> families;
   for (const v1::ComparisonRow& row : response.rows()) {
-    report.records.rows.push_back(
-        {Cell::Text(row.sweep()), Cell::Json(row.arm_json()), Cell::Json(row.baseline_json()), Cell::Text(row.metric()),
-         Cell::Integer(row.length()), Cell::Flag(row.ntk()), Cell::Text(row.split()), Cell::Integer(row.n()),
-         Optional(row.has_difference(), row.difference()), Optional(row.has_sd(), row.sd()), Optional(row.has_low(), row.low()),
-         Optional(row.has_high(), row.high()), Optional(row.has_p(), row.p()), Optional(row.has_p_adjusted(), row.p_adjusted()),
-         Cell::Integer(row.family_size()), Cell::Number(row.level()), Cell::Text(row.method()), Seeds(row.seeds()),
-         Cell::Integer(row.diverged_seeds_size()), Seeds(row.diverged_seeds()), Seeds(row.missing_seeds()),
-         Cell::Text(row.note())});
+    report.records.rows.push_back({Cell::Text(row.sweep()),
+                                   Cell::Json(row.arm_json()),
+                                   Cell::Json(row.baseline_json()),
+                                   Cell::Text(row.metric()),
+                                   Cell::Integer(row.length()),
+                                   Cell::Flag(row.ntk()),
+                                   Cell::Text(row.split()),
+                                   Cell::Integer(row.n()),
+                                   Optional(row.has_difference(), row.difference()),
+                                   Optional(row.has_sd(), row.sd()),
+                                   Optional(row.has_low(), row.low()),
+                                   Optional(row.has_high(), row.high()),
+                                   Optional(row.has_p(), row.p()),
+                                   Optional(row.has_p_adjusted(), row.p_adjusted()),
+                                   Cell::Integer(row.family_size()),
+                                   Cell::Number(row.level()),
+                                   Cell::Text(row.method()),
+                                   Seeds(row.seeds()),
+                                   Cell::Integer(row.diverged_seeds_size()),
+                                   Seeds(row.diverged_seeds()),
+                                   Seeds(row.missing_seeds()),
+                                   Cell::Text(row.note())});
 
     Block& block = *std::find_if(blocks.begin(), blocks.end(), [&](const Block& b) {
       return b.sweep == row.sweep() && b.metric == row.metric() && b.split == row.split();
@@ -244,8 +289,9 @@ Report ComparisonReport(const v1::CompareArmsResponse& response) {
     baselines[&block].insert(ArmLabel(row.baseline_json()));
     families[&block].insert(row.family_size());
     using Row = v1::ComparisonRow;
-    std::string text = FormatMeanInterval(Opt(row, &Row::has_difference, &Row::difference), Opt(row, &Row::has_low, &Row::low),
-                                          Opt(row, &Row::has_high, &Row::high), block.decimals);
+    std::string text =
+        FormatMeanInterval(Opt(row, &Row::has_difference, &Row::difference), Opt(row, &Row::has_low, &Row::low),
+                           Opt(row, &Row::has_high, &Row::high), block.decimals);
     std::vector<std::string> extra;
     if (row.has_p()) extra.push_back(absl::StrCat("p ", FormatP(row.p())));
     if (row.has_p_adjusted()) extra.push_back(absl::StrCat("Holm ", FormatP(row.p_adjusted())));
@@ -256,12 +302,14 @@ Report ComparisonReport(const v1::CompareArmsResponse& response) {
     block.cells[{row.arm_json(), row.ntk(), row.length()}] = text;
   }
   for (const Block& block : blocks) {
-    Sheet sheet = SheetOfBlock(block, absl::StrCat(block.metric, ", difference from ", absl::StrJoin(baselines[&block], " / ")));
+    Sheet sheet =
+        SheetOfBlock(block, absl::StrCat(block.metric, ", difference from ", absl::StrJoin(baselines[&block], " / ")));
     sheet.footer.push_back(absl::StrCat("mean paired difference (arm minus baseline, same seed) ± half-width of the ",
                                         absl::StrJoin(block.levels, "/"), " ", absl::StrJoin(block.methods, ", "), "; ",
                                         CountText(block, "pair")));
-    sheet.footer.push_back(absl::StrCat("p: two-sided, unadjusted; Holm: the same, adjusted over ", absl::StrJoin(families[&block], "/"),
-                                        *families[&block].rbegin() == 1 ? " comparison of " : " comparisons of ", block.metric));
+    sheet.footer.push_back(
+        absl::StrCat("p: two-sided, unadjusted; Holm: the same, adjusted over ", absl::StrJoin(families[&block], "/"),
+                     *families[&block].rbegin() == 1 ? " comparison of " : " comparisons of ", block.metric));
     AddNotes(block, &sheet);
     report.sheets.push_back(std::move(sheet));
   }

@@ -1,5 +1,5 @@
-// Confidence and comparison rows as reports: flat records for programs, one block a metric for people, with arms as rows and
-// lengths as columns under "NTK off" and "NTK on". Must not compute statistics.
+// Confidence and comparison rows as reports: flat records for programs, one block a metric for people, with arms as
+// rows and lengths as columns under "NTK off" and "NTK on". Must not compute statistics.
 #pragma once
 
 #include "cli/output/report.h"

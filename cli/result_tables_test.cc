@@ -1,4 +1,5 @@
-// The tables of a small sweep in all five formats, against cli/golden/. ABLATE_BLESS=1 writes the files anew: read the difference.
+// The tables of a small sweep in all five formats, against cli/golden/. ABLATE_BLESS=1 writes the files anew: read the
+// difference.
 #include "cli/result_tables.h"
 
 #include <cstdlib>
@@ -123,8 +124,8 @@ TEST(ResultTables, ComparisonInAllFormats) { ExpectGoldens("compare", Comparison
 
 TEST(ResultTables, JsonRowsCarryWhatOutsideChecksRelyOn) {
   for (const auto& row : nlohmann::json::parse(Print(TableReport(Table()), OutputFormat::kJson))) {
-    for (const char* key : {"sweep", "arm", "metric", "length", "ntk", "split", "n", "mean", "sd", "low", "high", "level", "method", "seeds",
-                            "diverged", "diverged_seeds", "missing", "jobs", "note"}) {
+    for (const char* key : {"sweep", "arm", "metric", "length", "ntk", "split", "n", "mean", "sd", "low", "high",
+                            "level", "method", "seeds", "diverged", "diverged_seeds", "missing", "jobs", "note"}) {
       EXPECT_TRUE(row.contains(key)) << key;
     }
     EXPECT_TRUE(row["arm"].is_object());
@@ -133,8 +134,9 @@ TEST(ResultTables, JsonRowsCarryWhatOutsideChecksRelyOn) {
     EXPECT_EQ(row["mean"].is_null(), row["n"] == 0);
   }
   for (const auto& row : nlohmann::json::parse(Print(ComparisonReport(Comparison()), OutputFormat::kJson))) {
-    for (const char* key : {"difference", "low", "high", "p", "p_adjusted", "n", "baseline", "diverged", "diverged_seeds", "missing", "family_size", "note", "arm", "metric",
-                            "length", "ntk", "split"}) {
+    for (const char* key :
+         {"difference", "low", "high", "p", "p_adjusted", "n", "baseline", "diverged", "diverged_seeds", "missing",
+          "family_size", "note", "arm", "metric", "length", "ntk", "split"}) {
       EXPECT_TRUE(row.contains(key)) << key;
     }
     EXPECT_EQ(row["baseline"]["attention.variant"], "softmax");

@@ -6,8 +6,8 @@
 
 namespace ablate {
 
-// From now on the signals end the process at once, with `parting` on stderr and kExitInterrupted, wherever it waits; children die with
-// it. Without this call they do what they do by default. An ignored SIGHUP (nohup) stays ignored.
+// From now on the signals end the process at once, with `parting` on stderr and kExitInterrupted, wherever it waits;
+// children die with it. Without this call they do what they do by default. An ignored SIGHUP (nohup) stays ignored.
 void CatchStopSignals(const std::string& parting);
 
 // While one lives, caught signals are only counted: who waits looks at StopCount().

@@ -35,17 +35,20 @@ absl::StatusOr<SweepInput> ReadSweepInput(const std::string& path, const std::st
   SweepInput input;
   input.file_name = path;
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return UsageError(absl::StrCat(path, " is a folder; a sweep file is meant here"));
+  if (std::filesystem::is_directory(path, ignored))
+    return UsageError(absl::StrCat(path, " is a folder; a sweep file is meant here"));
   ABLATE_ASSIGN_OR_RETURN(input.yaml, ReadFile(path));
   ABLATE_ASSIGN_OR_RETURN(input.spec, ParseSweepFile(input.yaml, path, &input.places));
   input.data = input.spec.data();
   if (!data_override.empty() && input.data.files_size() != 1) {
-    return UsageError(absl::StrCat("--data names one file, but ", path, " has ", input.data.files_size(), " data files"));
+    return UsageError(
+        absl::StrCat("--data names one file, but ", path, " has ", input.data.files_size(), " data files"));
   }
   input.data_found = true;
   std::string list;
   for (v1::DataFile& file : *input.data.mutable_files()) {
-    const std::filesystem::path beside = std::filesystem::path(Dirname(path)) / file.path();  // or file.path(), if that is absolute
+    const std::filesystem::path beside =
+        std::filesystem::path(Dirname(path)) / file.path();  // or file.path(), if that is absolute
     const std::string local = data_override.empty() ? beside.lexically_normal().string() : data_override;
     input.data_paths.push_back(local);
     const absl::StatusOr<uint64_t> size = FileSize(local);
@@ -57,7 +60,8 @@ absl::StatusOr<SweepInput> ReadSweepInput(const std::string& path, const std::st
     file.set_bytes(static_cast<int64_t>(*size));
     ABLATE_ASSIGN_OR_RETURN(const std::string found, HashFile(local, file.bytes(), progress));
     if (!file.sha256().empty() && file.sha256() != found) {
-      return absl::InvalidArgumentError(absl::StrCat(local, " is not the file that ", path, " names: its SHA-256 is ", found, ", not ", file.sha256()));
+      return absl::InvalidArgumentError(absl::StrCat(local, " is not the file that ", path, " names: its SHA-256 is ",
+                                                     found, ", not ", file.sha256()));
     }
     file.set_sha256(found);
     absl::StrAppend(&list, found, " ", file.bytes(), "\n");

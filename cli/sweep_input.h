@@ -16,16 +16,16 @@ struct SweepInput {
   std::string yaml;
   std::string file_name;  // as the user wrote it, for messages
   v1::SweepSpec spec;
-  SweepPlaces places;     // of the file's parts, for MakePlan
+  SweepPlaces places;                   // of the file's parts, for MakePlan
   v1::DataRef data;                     // with sizes and hashes when `data_found`
   std::vector<std::string> data_paths;  // on this machine, in the order of data.files
   bool data_found = false;
-  std::string missing;                  // the first data file that is not there
+  std::string missing;  // the first data file that is not there
 };
 
-// The file's data lies relative to it, or at `data_override` (one file). Files are hashed; `progress` gets (path, bytes done, bytes).
-// NotFound: no sweep file. InvalidArgument: file:line:column of a fault; an override for several files; a file that does not
-// have the hash that the sweep file states. Data that is not there is no error here.
+// The file's data lies relative to it, or at `data_override` (one file). Files are hashed; `progress` gets (path, bytes
+// done, bytes). NotFound: no sweep file. InvalidArgument: file:line:column of a fault; an override for several files; a
+// file that does not have the hash that the sweep file states. Data that is not there is no error here.
 absl::StatusOr<SweepInput> ReadSweepInput(const std::string& path, const std::string& data_override,
                                           const std::function<void(const std::string&, int64_t, int64_t)>& progress);
 

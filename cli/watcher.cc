@@ -13,9 +13,7 @@ namespace {
 
 constexpr double kLostSeconds = 60;
 
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // The stream lives on a thread of its own, so that the command's thread can look at signals and children.
 class Watcher {
@@ -33,8 +31,8 @@ class Watcher {
 
   struct State {
     std::optional<v1::Sweep> sweep;
-    bool over = false;      // `end` is final
-    bool away = false;      // the coordinator does not answer just now
+    bool over = false;  // `end` is final
+    bool away = false;  // the coordinator does not answer just now
     absl::Status end;
   };
   // Waits up to 0.2 s for a change.
@@ -123,7 +121,8 @@ absl::StatusOr<v1::Sweep> FollowSweep(Client* client, const std::string& sweep, 
     }
     if (timeout_seconds && Now() - start > *timeout_seconds) {
       if (progress != nullptr) progress->Clear();
-      return absl::DeadlineExceededError(absl::StrCat("sweep ", sweep, " was not over within ", *timeout_seconds, " s"));
+      return absl::DeadlineExceededError(
+          absl::StrCat("sweep ", sweep, " was not over within ", *timeout_seconds, " s"));
     }
   }
 }

@@ -1,4 +1,5 @@
-// Follows a sweep until it is over, across restarts of the coordinator. Must not know what else the command does meanwhile.
+// Follows a sweep until it is over, across restarts of the coordinator. Must not know what else the command does
+// meanwhile.
 #pragma once
 
 #include <functional>
@@ -14,11 +15,13 @@
 
 namespace ablate {
 
-// The sweep as it ended. `progress` may be null. `tick` is called about five times a second on this thread with the sweep as last heard of (empty before that); a status of it that is
-// not OK ends the wait and is returned. A coordinator that goes away while we watch gets 60 s to come back.
-// DeadlineExceeded: `timeout_seconds` passed. Unavailable, NotFound: as the coordinator says.
+// The sweep as it ended. `progress` may be null. `tick` is called about five times a second on this thread with the
+// sweep as last heard of (empty before that); a status of it that is not OK ends the wait and is returned. A
+// coordinator that goes away while we watch gets 60 s to come back. DeadlineExceeded: `timeout_seconds` passed.
+// Unavailable, NotFound: as the coordinator says.
 absl::StatusOr<v1::Sweep> FollowSweep(Client* client, const std::string& sweep, std::optional<double> timeout_seconds,
-                                      Progress* progress, const std::function<absl::Status(const v1::Sweep&)>& tick = nullptr);
+                                      Progress* progress,
+                                      const std::function<absl::Status(const v1::Sweep&)>& tick = nullptr);
 
 // What a command that waited for a sweep ends with: kExitDone, or kExitJobsFailed when jobs failed or it was cancelled.
 ExitCode ExitCodeOfSweep(const v1::Sweep& sweep);

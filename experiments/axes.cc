@@ -89,7 +89,8 @@ std::vector<Axis> MakeAxes() {
       Number("train.beta2", 0, 0.999999, 0.95, "of AdamW"),
       Number("train.epsilon", kSmallest, 1, 1e-8, "of AdamW"),
       Number("train.clip", 0, kMaxNumber, 1, "largest global gradient norm; 0: no clipping"),
-      Text("train.precision", {"fp32", "bf16"}, "fp32", "of the matrix products; bf16 needs `requires: {device: cuda}`"),
+      Text("train.precision", {"fp32", "bf16"}, "fp32",
+           "of the matrix products; bf16 needs `requires: {device: cuda}`"),
 
       Text("eval.ntk", {"off", "dynamic"}, "off", "Dynamic NTK above the training length"),
       Number("eval.ntk_factor", kSmallest, kMaxSize, 1, "factor of Dynamic NTK"),

@@ -105,11 +105,13 @@ std::string Label(const v1::Configuration& config);
 // by heads, warm-up within steps, batch divisible by accumulation. InvalidArgument, naming the axis.
 absl::Status CheckConfiguration(const v1::Configuration& training, const v1::Configuration& eval = {});
 
-// The longest evaluation, in train.length: as far as contexts reach without crossing a gap between splits (docs/data.md).
+// The longest evaluation, in train.length: as far as contexts reach without crossing a gap between splits
+// (docs/data.md).
 inline constexpr int64_t kLongestEvaluation = 16;
 
 // Whether a model trained as `trained` says may be evaluated at `tokens`, as far as that can be known without the data
-// (whose documents may be too short). InvalidArgument: below 1 or above 16 times train.length, above train.length with learned positions.
+// (whose documents may be too short). InvalidArgument: below 1 or above 16 times train.length, above train.length with
+// learned positions.
 absl::Status CheckEvaluationLength(const ConfigView& trained, int64_t tokens);
 
 // Parameters of the model, for estimates of disk and work. The trainer's own table (worker/trainer/parameters.h) is the

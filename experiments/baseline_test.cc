@@ -66,8 +66,9 @@ TEST(Places, FaultsOfMeaningHaveTheirPlaceInTheFile) {
     EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument) << yaml;
     return std::string(plan.status().message());
   };
-  EXPECT_THAT(place("arms:\n  - {attention.variant: [lssar, softmax]}\n  - {attention.variant: lssar, attention.p: 15}"),
-              StartsWith("dir/f.yaml:4:5: arms variant=lssar and variant=lssar p=15 are the same"));
+  EXPECT_THAT(
+      place("arms:\n  - {attention.variant: [lssar, softmax]}\n  - {attention.variant: lssar, attention.p: 15}"),
+      StartsWith("dir/f.yaml:4:5: arms variant=lssar and variant=lssar p=15 are the same"));
   EXPECT_THAT(place("axes: {attention.variant: [lssar, softmax]}\nbaseline: {attention.variant: relu}"),
               StartsWith("dir/f.yaml:3:11: no arm is the baseline"));
   EXPECT_THAT(place("axes: {attention.variant: [lssar, softmax], train.batch: [2, 4]}\n"
@@ -77,8 +78,9 @@ TEST(Places, FaultsOfMeaningHaveTheirPlaceInTheFile) {
   EXPECT_THAT(place("axes: {attention.p: [3, 4]}\nsettings: {attention.variant: lssar}\n"
                     "exclude:\n  - {attention.p: [3]}\n  - {attention.p: 15}"),
               StartsWith("dir/f.yaml:6:5: the exclude rule p=15 matches no arm"));
-  EXPECT_THAT(place("axes: {attention.p: [3, 4]}\nsettings: {attention.variant: lssar}\nexclude: [{attention.p: [3, 4]}]"),
-              StartsWith("dir/f.yaml:4:11: no arm is left"));
+  EXPECT_THAT(
+      place("axes: {attention.p: [3, 4]}\nsettings: {attention.variant: lssar}\nexclude: [{attention.p: [3, 4]}]"),
+      StartsWith("dir/f.yaml:4:11: no arm is left"));
   EXPECT_THAT(place("arms: [{}, {model.heads: 3}]"), StartsWith("dir/f.yaml:2:12: arm heads=3: model.width 128"));
   EXPECT_THAT(place("axes:\n  model.heads: [4, 3]"), StartsWith("dir/f.yaml:3:3: arm heads=3: model.width 128"));
   EXPECT_THAT(place("settings: {model.heads: 3}"), StartsWith("dir/f.yaml:2:11: arm default: model.width 128"));

@@ -248,7 +248,8 @@ absl::Status CheckEvaluationLength(const ConfigView& trained, int64_t tokens) {
                                "; longer contexts would reach from one split of the data into the next)"));
   }
   if (trained.Text("model.position") == "learned" && tokens > length) {
-    return Refuse(absl::StrCat("learned positions end at train.length ", length, ": cannot evaluate at a length of ", tokens,
+    return Refuse(absl::StrCat("learned positions end at train.length ", length, ": cannot evaluate at a length of ",
+                               tokens,
                                " tokens. Give arms with model.position learned a sweep of their own, with "
                                "evaluate.lengths up to 1x"));
   }

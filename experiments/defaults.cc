@@ -13,14 +13,15 @@ struct Preset {
   double target_spans, loss_tokens, eval_batch_tokens;
 };
 
-// Training amounts: tiny and small are for CPUs; the GPT-2 sizes are the LSSAR paper's (524,288 tokens a step, 18,865 steps).
+// Training amounts: tiny and small are for CPUs; the GPT-2 sizes are the LSSAR paper's (524,288 tokens a step, 18,865
+// steps).
 constexpr Preset kPresets[] = {
     //             shape           training                                   evaluation
-    {"tiny",       4,  128,  4,    256,  600,   8,   1,  1e-3, 60,            64,  65536,   8192},
-    {"small",      6,  384,  6,    256,  2000,  16,  1,  6e-4, 100,           64,  131072,  8192},
-    {"gpt2-45m",   6,  512,  8,    1024, 5000,  128, 4,  1e-3, 250,           128, 1048576, 32768},
-    {"gpt2-124m",  12, 768,  12,   1024, 18865, 512, 16, 6e-4, 700,           256, 4194304, 32768},
-    {"gpt2-355m",  24, 1024, 16,   1024, 18865, 512, 32, 3e-4, 700,           256, 4194304, 32768},
+    {"tiny", 4, 128, 4, 256, 600, 8, 1, 1e-3, 60, 64, 65536, 8192},
+    {"small", 6, 384, 6, 256, 2000, 16, 1, 6e-4, 100, 64, 131072, 8192},
+    {"gpt2-45m", 6, 512, 8, 1024, 5000, 128, 4, 1e-3, 250, 128, 1048576, 32768},
+    {"gpt2-124m", 12, 768, 12, 1024, 18865, 512, 16, 6e-4, 700, 256, 4194304, 32768},
+    {"gpt2-355m", 24, 1024, 16, 1024, 18865, 512, 32, 3e-4, 700, 256, 4194304, 32768},
 };
 
 DefaultMap MapOf(const Preset& preset) {

@@ -13,7 +13,8 @@ namespace {
 TEST(Metrics, HeadlinesComeFirstAndNamesAreUnique) {
   const std::vector<std::string> names = MetricNames();
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
-  EXPECT_TRUE(std::is_partitioned(names.begin(), names.end(), [](const std::string& name) { return IsHeadline(name); }));
+  EXPECT_TRUE(
+      std::is_partitioned(names.begin(), names.end(), [](const std::string& name) { return IsHeadline(name); }));
   EXPECT_TRUE(IsHeadline("loss") && IsHeadline("loss_targets"));
   EXPECT_FALSE(IsHeadline("tokens") || IsHeadline("los") || IsHeadline(""));
   EXPECT_LT(MetricRank("loss_targets"), MetricRank("loss"));

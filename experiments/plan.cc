@@ -118,9 +118,10 @@ absl::StatusOr<int> Planner::InternConfig(const v1::Configuration& canonical, co
   const ConfigView view(canonical);
   const std::string& device = spec_.requirements().device();
   if (view.Text("train.precision") == "bf16" && device != "cuda") {
-    return Refuse("arm " + label + ": train.precision bf16 runs on CUDA devices only, and " +
-                  (device.empty() ? "without requires.device a CPU worker may take the jobs" : "requires.device is " + device) +
-                  ". Write requires: {device: cuda}, or leave train.precision at fp32");
+    return Refuse(
+        "arm " + label + ": train.precision bf16 runs on CUDA devices only, and " +
+        (device.empty() ? "without requires.device a CPU worker may take the jobs" : "requires.device is " + device) +
+        ". Write requires: {device: cuda}, or leave train.precision at fp32");
   }
   configs_.push_back({canonical, std::move(json), view.Integer("train.steps"), view.Integer("train.length"),
                       view.Text("model.position")});

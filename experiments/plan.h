@@ -79,11 +79,12 @@ struct Plan {
 std::string CombinedDataSha256(const v1::DataRef& data);
 
 // InvalidArgument: no arm is left, baseline not found or not one arm, an arm's configuration does not fit together
-// (says which arm), two arms that are the same, an exclude rule that matches nothing, lengths not above 0 or longer than
-// can be evaluated (CheckEvaluationLength), bf16 without requires.device cuda, an axis twice, a switch out of the training's steps or of what cannot be switched (model shape, train.steps, train.length),
-// over 1,000,000 points or 3,000,000 jobs; data.sha256 missing (the caller fills it in first; the noop executor needs
-// none). With `places` of the file, the message begins with file:line:column. Arms that differ only in eval.ntk are one
-// arm with both settings. Stages and points are ordered by seed, then as in the file.
+// (says which arm), two arms that are the same, an exclude rule that matches nothing, lengths not above 0 or longer
+// than can be evaluated (CheckEvaluationLength), bf16 without requires.device cuda, an axis twice, a switch out of the
+// training's steps or of what cannot be switched (model shape, train.steps, train.length), over 1,000,000 points or
+// 3,000,000 jobs; data.sha256 missing (the caller fills it in first; the noop executor needs none). With `places` of
+// the file, the message begins with file:line:column. Arms that differ only in eval.ntk are one arm with both settings.
+// Stages and points are ordered by seed, then as in the file.
 absl::StatusOr<Plan> MakePlan(const v1::SweepSpec& spec, const SweepPlaces& places = {});
 
 // The index of the one arm that `selector` names, in a sweep whose SweepSpec.settings are `settings`. An arm fits that

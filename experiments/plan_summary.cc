@@ -79,8 +79,8 @@ v1::PlanSummary Summarize(const v1::SweepSpec& spec, const Plan& plan) {
       paths[point.arm].push_back(i);
       ++costs[i].arms;
     }
-    // An arm with NTK off and on would be two trainings without the sharing: `eval.ntk` is an axis like any other, although
-    // tables give it a column.
+    // An arm with NTK off and on would be two trainings without the sharing: `eval.ntk` is an axis like any other,
+    // although tables give it a column.
     bool off = false, on = false;
     for (int i : point.evaluations) {
       const PlannedEvaluation& evaluation = plan.evaluations[i];

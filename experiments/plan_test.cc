@@ -343,7 +343,8 @@ TEST(Plan, BaselineIsFoundByValue) {
 
 TEST(Plan, KindsOfPositionAreAnAxis) {
   const Plan plan = PlanOf(
-      "axes: {model.position: [rope, none, alibi], eval.ntk: [off, dynamic]}\nseeds: 1\nevaluate: {lengths: [1x, 8x, 16x]}");
+      "axes: {model.position: [rope, none, alibi], eval.ntk: [off, dynamic]}\nseeds: 1\nevaluate: {lengths: [1x, 8x, "
+      "16x]}");
   EXPECT_THAT(Labels(plan), ElementsAre("position=rope", "position=none", "position=alibi"));
   EXPECT_EQ(plan.stages.size(), 3u);
   // NTK acts on RoPE alone, above 1x.
@@ -373,14 +374,16 @@ TEST(Plan, RefusalsNameTheArm) {
   EXPECT_THAT(Refusal("arms: [{switch: [{at_step: 6, model.width: 64}]}]"), HasSubstr("cannot be switched"));
   EXPECT_THAT(Refusal("arms: [{switch: [{at_step: 6, eval.ntk: on}]}]"), HasSubstr("cannot be switched"));
   EXPECT_THAT(Refusal("settings: {model.position: learned}"), HasSubstr("learned positions end at train.length 256"));
-  EXPECT_THAT(Refusal("axes: {model.position: [rope, learned]}\nevaluate: {lengths: [1x, 257]}"),
-              HasSubstr("arm position=learned: learned positions end at train.length 256: cannot evaluate at a length of 257"));
+  EXPECT_THAT(
+      Refusal("axes: {model.position: [rope, learned]}\nevaluate: {lengths: [1x, 257]}"),
+      HasSubstr("arm position=learned: learned positions end at train.length 256: cannot evaluate at a length of 257"));
   EXPECT_THAT(Refusal("axes: {train.length: [128, 64]}\nevaluate: {lengths: [1x, 2048]}"),
               HasSubstr("arm length=64: cannot evaluate at a length of 2048 tokens: expected 1 to 1024"));
   EXPECT_THAT(Refusal("settings: {train.precision: bf16}\nrequires: {device: cpu}"),
               HasSubstr("requires.device is cpu. Write requires: {device: cuda}"));
-  EXPECT_THAT(Refusal("axes: {train.precision: [fp32, bf16]}"),
-              HasSubstr("arm precision=bf16: train.precision bf16 runs on CUDA devices only, and without requires.device"));
+  EXPECT_THAT(
+      Refusal("axes: {train.precision: [fp32, bf16]}"),
+      HasSubstr("arm precision=bf16: train.precision bf16 runs on CUDA devices only, and without requires.device"));
   PlanOf("settings: {train.precision: bf16}\nrequires: {device: cuda}");
   v1::SweepSpec spec = Spec("seeds: 1");
   spec.mutable_data()->clear_sha256();

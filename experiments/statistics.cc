@@ -20,12 +20,10 @@ namespace {
 
 namespace policies = boost::math::policies;
 // Errors as values (NaN or infinity), which Finite() turns into a status: Boost's default throws.
-using Quiet = policies::policy<policies::domain_error<policies::ignore_error>,
-                               policies::pole_error<policies::ignore_error>,
-                               policies::overflow_error<policies::ignore_error>,
-                               policies::evaluation_error<policies::ignore_error>,
-                               policies::rounding_error<policies::ignore_error>,
-                               policies::indeterminate_result_error<policies::ignore_error>>;
+using Quiet = policies::policy<
+    policies::domain_error<policies::ignore_error>, policies::pole_error<policies::ignore_error>,
+    policies::overflow_error<policies::ignore_error>, policies::evaluation_error<policies::ignore_error>,
+    policies::rounding_error<policies::ignore_error>, policies::indeterminate_result_error<policies::ignore_error>>;
 using StudentT = boost::math::students_t_distribution<double, Quiet>;
 using NoncentralT = boost::math::non_central_t_distribution<double, Quiet>;
 using ChiSquared = boost::math::chi_squared_distribution<double, Quiet>;
@@ -155,8 +153,8 @@ absl::StatusOr<PairedDifference> TestDifferences(std::span<const double> differe
 absl::StatusOr<PairedDifference> PairedAt(std::span<const double> arm, std::span<const double> baseline, double alpha,
                                           double level) {
   if (arm.size() != baseline.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("pairs need as many arm values as baseline values; got ", arm.size(),
-                                                   " and ", baseline.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("pairs need as many arm values as baseline values; got ", arm.size(), " and ", baseline.size()));
   }
   ABLATE_RETURN_IF_ERROR(CheckFinite(arm, "arm"));
   ABLATE_RETURN_IF_ERROR(CheckFinite(baseline, "baseline"));
@@ -231,9 +229,9 @@ absl::StatusOr<PairedDifference> DifferenceInDifferences(std::span<const double>
   ABLATE_RETURN_IF_ERROR(CheckFraction(level, "level"));
   const size_t n = arm_short.size();
   if (arm_long.size() != n || baseline_short.size() != n || baseline_long.size() != n) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a difference of rises needs four lists of the same length; got ", n, ", ", arm_long.size(), ", ",
-                     baseline_short.size(), " and ", baseline_long.size()));
+    return absl::InvalidArgumentError(absl::StrCat("a difference of rises needs four lists of the same length; got ", n,
+                                                   ", ", arm_long.size(), ", ", baseline_short.size(), " and ",
+                                                   baseline_long.size()));
   }
   ABLATE_RETURN_IF_ERROR(CheckFinite(arm_short, "arm_short"));
   ABLATE_RETURN_IF_ERROR(CheckFinite(arm_long, "arm_long"));
@@ -300,8 +298,8 @@ absl::StatusOr<std::vector<double>> Holm(std::span<const double> p_values) {
 absl::StatusOr<RateInterval> Wilson(int64_t successes, int64_t trials, double level) {
   ABLATE_RETURN_IF_ERROR(CheckFraction(level, "level"));
   if (trials < 1 || successes < 0 || successes > trials) {
-    return absl::InvalidArgumentError(absl::StrCat("a rate needs 0 <= successes <= trials and at least one trial; got ",
-                                                   successes, " of ", trials));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a rate needs 0 <= successes <= trials and at least one trial; got ", successes, " of ", trials));
   }
   const double z = boost::math::quantile(boost::math::complement(Normal(), (1 - level) / 2));
   ABLATE_RETURN_IF_ERROR(Finite(z, "the normal quantile").status());

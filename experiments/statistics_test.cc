@@ -151,7 +151,7 @@ TEST(Paired, PValueBelowAlphaExactlyWhenTheIntervalExcludesZero) {
     for (double& value : baseline) value = normals.Next();
     const auto paired = Paired(arm, baseline);
     ASSERT_TRUE(paired.ok());
-    EXPECT_EQ(*paired->p_two_sided < 0.05, *paired->low > 0 || *paired->high < 0);
+    EXPECT_EQ(*paired->p_two_sided<0.05, *paired->low> 0 || *paired->high < 0);
     significant += *paired->p_two_sided < 0.05;
   }
   EXPECT_GT(significant, 50);
@@ -225,7 +225,7 @@ TEST(Tost, AgreesWithItsInterval) {
     const auto tost = Tost(*paired, 1.2);
     ASSERT_TRUE(tost.ok());
     EXPECT_DOUBLE_EQ(tost->level, 0.9);
-    EXPECT_EQ(*tost->p < 0.05, *tost->low > -1.2 && *tost->high < 1.2);
+    EXPECT_EQ(*tost->p<0.05, *tost->low> - 1.2 && *tost->high < 1.2);
     equivalent += *tost->p < 0.05;
   }
   EXPECT_GT(equivalent, 25);

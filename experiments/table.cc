@@ -129,9 +129,9 @@ absl::StatusOr<std::vector<SweepData>> Group(std::span<const Measurement> measur
     ArmData& arm = sweep.arms[arm_place->second];
     if (measurement.metric.empty()) {
       if (measurement.status == MeasurementStatus::kOk) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("a value without a metric: sweep ", measurement.sweep, ", arm ", ArmText(measurement.arm),
-                         ", seed ", measurement.seed, ", job ", measurement.job_id));
+        return absl::InvalidArgumentError(absl::StrCat("a value without a metric: sweep ", measurement.sweep, ", arm ",
+                                                       ArmText(measurement.arm), ", seed ", measurement.seed, ", job ",
+                                                       measurement.job_id));
       }
       arm.unspecified.push_back(&measurement);
       continue;
@@ -139,11 +139,11 @@ absl::StatusOr<std::vector<SweepData>> Group(std::span<const Measurement> measur
     const Cell cell{measurement.metric, measurement.length_tokens, measurement.split, measurement.ntk};
     const auto [place, added] = arm.cells[cell].emplace(measurement.seed, Observe(measurement));
     if (!added) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "two measurements of one thing: sweep ", measurement.sweep, ", arm ", ArmText(measurement.arm), ", seed ",
-          measurement.seed, ", ", measurement.metric, " at ", measurement.length_tokens, " tokens, split ",
-          measurement.split, ", NTK ", measurement.ntk ? "on" : "off", ": jobs ", place->second.job_id, " and ",
-          measurement.job_id));
+      return absl::InvalidArgumentError(
+          absl::StrCat("two measurements of one thing: sweep ", measurement.sweep, ", arm ", ArmText(measurement.arm),
+                       ", seed ", measurement.seed, ", ", measurement.metric, " at ", measurement.length_tokens,
+                       " tokens, split ", measurement.split, ", NTK ", measurement.ntk ? "on" : "off", ": jobs ",
+                       place->second.job_id, " and ", measurement.job_id));
     }
   }
   std::map<ArmValues, size_t> place_in_order;
@@ -352,8 +352,7 @@ absl::StatusOr<std::vector<ComparisonRow>> ComparisonTable(std::span<const Measu
     for (const ArmData& arm : sweep.arms) {
       if (&arm == baseline) continue;
       for (const auto* entry : ShownCells(arm, options)) {
-        ABLATE_ASSIGN_OR_RETURN(ComparisonRow row,
-                                MakeComparison(sweep, arm, *baseline, entry->first, options.level));
+        ABLATE_ASSIGN_OR_RETURN(ComparisonRow row, MakeComparison(sweep, arm, *baseline, entry->first, options.level));
         rows.push_back(std::move(row));
       }
     }

@@ -118,8 +118,7 @@ TEST(ConfidenceTable, OneSeedHasNoBandOfNoWidth) {
 }
 
 TEST(ConfidenceTable, ADivergedSeedIsCountedInView) {
-  const auto rows =
-      Rows({Make("lssa", 0, 3.0), Make("lssa", 1, 3.2), Lost(MeasurementStatus::kDiverged, "lssa", 2)});
+  const auto rows = Rows({Make("lssa", 0, 3.0), Make("lssa", 1, 3.2), Lost(MeasurementStatus::kDiverged, "lssa", 2)});
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].n, 2);
   EXPECT_DOUBLE_EQ(*rows[0].mean, 3.1);
@@ -283,10 +282,10 @@ TEST(ComparisonTable, HolmOverAllComparisonsOfAMetric) {
 }
 
 TEST(ComparisonTable, ADivergedRunLeavesThePEmptyAndShowsSurvivors) {
-  const auto rows = Comparisons({Make("softmax", 0, 1.0), Make("softmax", 1, 2.0), Make("softmax", 2, 3.0),
-                                 Make("lssa", 0, 1.1), Make("lssa", 1, 2.3),
-                                 Lost(MeasurementStatus::kDiverged, "lssa", 2), Make("ssmax", 0, 1.5),
-                                 Make("ssmax", 1, 2.4), Make("ssmax", 2, 3.6)});
+  const auto rows =
+      Comparisons({Make("softmax", 0, 1.0), Make("softmax", 1, 2.0), Make("softmax", 2, 3.0), Make("lssa", 0, 1.1),
+                   Make("lssa", 1, 2.3), Lost(MeasurementStatus::kDiverged, "lssa", 2), Make("ssmax", 0, 1.5),
+                   Make("ssmax", 1, 2.4), Make("ssmax", 2, 3.6)});
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].n, 2);
   EXPECT_NEAR(*rows[0].difference, 0.2, 1e-12);
@@ -300,9 +299,9 @@ TEST(ComparisonTable, ADivergedRunLeavesThePEmptyAndShowsSurvivors) {
 }
 
 TEST(ComparisonTable, ADivergedBaselineTouchesEveryComparison) {
-  const auto rows = Comparisons({Make("softmax", 0, 1.0), Make("softmax", 1, 2.0),
-                                 Lost(MeasurementStatus::kDiverged, "softmax", 2), Make("lssa", 0, 1.1),
-                                 Make("lssa", 1, 2.3), Make("lssa", 2, 3.0)});
+  const auto rows =
+      Comparisons({Make("softmax", 0, 1.0), Make("softmax", 1, 2.0), Lost(MeasurementStatus::kDiverged, "softmax", 2),
+                   Make("lssa", 0, 1.1), Make("lssa", 1, 2.3), Make("lssa", 2, 3.0)});
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_FALSE(rows[0].p);
   EXPECT_THAT(rows[0].diverged_seeds, ElementsAre(2));

@@ -30,14 +30,14 @@ struct AttentionShape {
 
 // Rows whose weights had a special case; added to, so that a caller may sum over layers and steps.
 struct AttentionCounts {
-  int64_t zero_rows = 0;         // all weights zero: output and gradients are zero
+  int64_t zero_rows = 0;          // all weights zero: output and gradients are zero
   int64_t uncontrasted_rows = 0;  // sharpened rows with largest y <= 1e-3 kept their unsharpened weights
 };
 
 struct AdamWParams {
   float learning_rate = 0, beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, weight_decay = 0;
-  int64_t step = 1;           // 1-based, for the bias correction
-  float gradient_scale = 1;   // multiplies every gradient first (clipping)
+  int64_t step = 1;          // 1-based, for the bias correction
+  float gradient_scale = 1;  // multiplies every gradient first (clipping)
 };
 
 class Backend {
@@ -48,8 +48,9 @@ class Backend {
   virtual std::string device_class() const = 0;
   // What results depend on beside the build, e.g. "cpu/Zen" (OpenBLAS core) or "cuda/H200/cublas-13.0".
   virtual std::string device_kind() const = 0;
-  // Rows (tokens) that a training pass should take at a time, so that a layer's activations stay in the caches; a larger batch is
-  // cut into whole sequences and their gradients are added up. Fixed for a device kind: the order of sums hangs on it.
+  // Rows (tokens) that a training pass should take at a time, so that a layer's activations stay in the caches; a
+  // larger batch is cut into whole sequences and their gradients are added up. Fixed for a device kind: the order of
+  // sums hangs on it.
   virtual int64_t preferred_rows() const { return std::numeric_limits<int64_t>::max(); }
 
   // --- memory: 64-byte aligned, zeroed. ResourceExhausted: none left. ---
@@ -70,8 +71,8 @@ class Backend {
   virtual void LayerNormForward(const float* x, const float* w, const float* b, float* out, float* mean, float* rstd,
                                 int N, int C) = 0;
   // dx += ; dw[C] += ; db[C] +=
-  virtual void LayerNormBackward(const float* dout, const float* x, const float* w, const float* mean, const float* rstd,
-                                 float* dx, float* dw, float* db, int N, int C) = 0;
+  virtual void LayerNormBackward(const float* dout, const float* x, const float* w, const float* mean,
+                                 const float* rstd, float* dx, float* dw, float* db, int N, int C) = 0;
 
   // --- linear: out[N,O] = x[N,I] w[O,I]^T + b[O]; b may be null ---
   virtual void LinearForward(const float* x, const float* w, const float* b, float* out, int N, int I, int O) = 0;
@@ -89,7 +90,8 @@ class Backend {
 
   // --- attention inputs. qkv[N, 3C] packed [Q|K|V], heads contiguous.
   // q, k, v [B,H,T,D]: split; RoPE (rotate-half, positions from 0) on q and k with table cos/sin[T, D/2]
-  // (null: no rotation), then q and k divided by max(norm, 1e-12) if qk_norm = l2, with the norms in q_norm, k_norm [B,H,T].
+  // (null: no rotation), then q and k divided by max(norm, 1e-12) if qk_norm = l2, with the norms in q_norm, k_norm
+  // [B,H,T].
   virtual void QkvForward(const float* qkv, const float* cos, const float* sin, QkNorm qk_norm, float* q, float* k,
                           float* v, float* q_norm, float* k_norm, const AttentionShape& shape) = 0;
   // dqkv[N,3C] from dq, dk, dv; q, k, q_norm, k_norm as left by forward.
@@ -104,13 +106,15 @@ class Backend {
   virtual void AttentionForward(const AttentionSpec& spec, const AttentionShape& shape, const float* q, const float* k,
                                 const float* v, const float* learned_s, const float* learned_b, float* out,
                                 float* row_stats, AttentionCounts* counts) = 0;
-  // dq, dk, dv [B,H,T,D] overwritten; dlearned_s, dlearned_b [H] += (null where the spec has none). out, row_stats as forward left them.
+  // dq, dk, dv [B,H,T,D] overwritten; dlearned_s, dlearned_b [H] += (null where the spec has none). out, row_stats as
+  // forward left them.
   virtual void AttentionBackward(const AttentionSpec& spec, const AttentionShape& shape, const float* q, const float* k,
                                  const float* v, const float* learned_s, const float* learned_b, const float* out,
                                  const float* dout, const float* row_stats, float* dq, float* dk, float* dv,
                                  float* dlearned_s, float* dlearned_b) = 0;
 
-  // --- cross-entropy: losses[N] = -log softmax(logits[N,V])[target], in nats; a target of -1 scores 0 and has no gradient.
+  // --- cross-entropy: losses[N] = -log softmax(logits[N,V])[target], in nats; a target of -1 scores 0 and has no
+  // gradient.
   virtual void CrossEntropyForward(const float* logits, const int32_t* targets, float* losses, int N, int V) = 0;
   // The same, and logits become their gradient times `scale` (1 / number of targets, for a mean).
   virtual void CrossEntropyForwardBackward(float* logits, const int32_t* targets, float* losses, float scale, int N,

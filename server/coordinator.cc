@@ -38,7 +38,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> CoordinatorImpl::Open(const Coordin
     ABLATE_ASSIGN_OR_RETURN(named, ReadNamedArtifacts(db));
     return absl::OkStatus();
   }));
-  if (options.sweep_artifacts) options.sweep_artifacts([&](const std::string& sha256) { return named.contains(sha256); });
+  if (options.sweep_artifacts)
+    options.sweep_artifacts([&](const std::string& sha256) { return named.contains(sha256); });
   {
     MutexLock lock(&self->mutex_);
     self->scheduler_ = self->NewScheduler();

@@ -1,4 +1,5 @@
-// ablate-server: the coordinator as a program. Wires flags, artifact store, coordinator and gRPC together; nothing else.
+// ablate-server: the coordinator as a program. Wires flags, artifact store, coordinator and gRPC together; nothing
+// else.
 #include <signal.h>
 #include <unistd.h>
 
@@ -39,7 +40,8 @@ namespace {
 
 constexpr int64_t kUnnamedArtifactLifeSeconds = 24 * 3600;
 
-constexpr char kUsage[] = R"(ablate-server: the coordinator. Queues the jobs of sweeps, hands them to workers, records results.
+constexpr char kUsage[] =
+    R"(ablate-server: the coordinator. Queues the jobs of sweeps, hands them to workers, records results.
 
 usage: ablate-server --data-dir DIR [flags]
 
@@ -72,12 +74,15 @@ std::string FromAnywhere(const std::string& address) {
 absl::StatusOr<CoordinatorOptions> OptionsFromFlags() {
   CoordinatorOptions options;
   options.data_dir = absl::GetFlag(FLAGS_data_dir);
-  if (options.data_dir.empty()) return absl::InvalidArgumentError("--data-dir is missing: name a folder, e.g. --data-dir ./ablate-data");
+  if (options.data_dir.empty())
+    return absl::InvalidArgumentError("--data-dir is missing: name a folder, e.g. --data-dir ./ablate-data");
   const double lease = absl::GetFlag(FLAGS_lease_seconds);
   const double contact = absl::GetFlag(FLAGS_contact_seconds);
   const double idle = absl::GetFlag(FLAGS_idle_wait_seconds);
-  if (!(lease >= 0.1 && lease <= 86'400)) return absl::InvalidArgumentError("--lease-seconds must be from 0.1 to 86400");
-  if (!(contact > 0 && contact <= 3600)) return absl::InvalidArgumentError("--contact-seconds must be above 0 and at most 3600");
+  if (!(lease >= 0.1 && lease <= 86'400))
+    return absl::InvalidArgumentError("--lease-seconds must be from 0.1 to 86400");
+  if (!(contact > 0 && contact <= 3600))
+    return absl::InvalidArgumentError("--contact-seconds must be above 0 and at most 3600");
   if (!(idle >= 0 && idle <= 3600)) return absl::InvalidArgumentError("--idle-wait-seconds must be from 0 to 3600");
   if (absl::GetFlag(FLAGS_max_failures) < 1) return absl::InvalidArgumentError("--max-failures must be at least 1");
   if (absl::GetFlag(FLAGS_max_threads) < 8) return absl::InvalidArgumentError("--max-threads must be at least 8");
@@ -91,7 +96,8 @@ absl::StatusOr<CoordinatorOptions> OptionsFromFlags() {
   ABLATE_RETURN_IF_ERROR(CheckAddress(listen));
   if (!IsLocalAddress(listen) && !absl::GetFlag(FLAGS_insecure)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--listen ", listen, " can be reached from other machines, without encryption or password: add --insecure if the "
+        absl::StrCat("--listen ", listen,
+                     " can be reached from other machines, without encryption or password: add --insecure if the "
                      "network is yours, or listen on 127.0.0.1 or unix:PATH"));
   }
   return options;
@@ -135,8 +141,9 @@ absl::Status Serve(const sigset_t& signals) {
   return absl::OkStatus();
 }
 
-constexpr const char* kFlagNames[] = {"--data-dir",     "--listen",            "--insecure",     "--ready-file", "--lease-seconds",
-                                      "--contact-seconds", "--idle-wait-seconds", "--max-failures", "--max-threads"};
+constexpr const char* kFlagNames[] = {"--data-dir",          "--listen",        "--insecure",
+                                      "--ready-file",        "--lease-seconds", "--contact-seconds",
+                                      "--idle-wait-seconds", "--max-failures",  "--max-threads"};
 
 int UsageFailure(const std::string& message) {
   std::fprintf(stderr, "ablate-server: %s (see ablate-server --help)\n", message.c_str());

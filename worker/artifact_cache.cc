@@ -29,7 +29,8 @@ constexpr size_t kMaxHeld = 256;
 constexpr size_t kChunkBytes = 1 << 20;
 constexpr int64_t kStopPollMicros = 50'000;
 
-// What a later try may mend. Trouble with files of this machine is for the caller: only he knows who could do without it.
+// What a later try may mend. Trouble with files of this machine is for the caller: only he knows who could do without
+// it.
 bool IsTransient(const absl::Status& status) {
   if (ErrnoOf(status) != 0) return false;
   switch (status.code()) {
@@ -127,8 +128,8 @@ ArtifactCache::Pin ArtifactCache::PinLocked(const std::string& sha256) {
   pin.cache_ = this;
   pin.sha256_ = sha256;
   pin.path_ = PathOf(sha256);
-  // The next process orders by these. Not the time of writing: a trainer knows by it that a file is the one it has loaded.
-  // (UTIME_NOW would be of the kernel's coarse clock, which does not order uses within some milliseconds.)
+  // The next process orders by these. Not the time of writing: a trainer knows by it that a file is the one it has
+  // loaded. (UTIME_NOW would be of the kernel's coarse clock, which does not order uses within some milliseconds.)
   struct timespec times[2] = {{0, 0}, {0, UTIME_OMIT}};
   ::clock_gettime(CLOCK_REALTIME, &times[0]);
   ::utimensat(AT_FDCWD, pin.path_.c_str(), times, 0);
@@ -220,9 +221,11 @@ absl::Status ArtifactCache::Download(const v1::ArtifactRef& ref, const StopSigna
     } else if (!IsTransient(status)) {
       return status;
     }
-    LOG_IF(WARNING, wait_ms == 0) << "fetching " << ref.sha256().substr(0, 12) << ": " << status.message() << "; trying again";
+    LOG_IF(WARNING, wait_ms == 0) << "fetching " << ref.sha256().substr(0, 12) << ": " << status.message()
+                                  << "; trying again";
     if (static_cast<int64_t>(FileSize(part).value_or(0)) > before) wait_ms = 0;  // it moves: no reason to wait long
-    if (!BackOff(&wait_ms, stop, StopSignal::Mode::kRelease)) return absl::CancelledError("stopped while the file was fetched");
+    if (!BackOff(&wait_ms, stop, StopSignal::Mode::kRelease))
+      return absl::CancelledError("stopped while the file was fetched");
   }
 }
 
@@ -283,11 +286,12 @@ bool ArtifactCache::InPlace(const v1::DataFile& file, std::string* path) {
   struct stat info = {};
   if (::stat(path->c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return false;
   if (info.st_size != file.bytes()) {
-    LOG(WARNING) << *path << " has " << info.st_size << " bytes where the sweep's data has " << file.bytes() << ": not used";
+    LOG(WARNING) << *path << " has " << info.st_size << " bytes where the sweep's data has " << file.bytes()
+                 << ": not used";
     return false;
   }
-  const std::string key = absl::StrCat(*path, "\n", info.st_size, " ", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec, " ", info.st_ino,
-                                       " ", file.sha256());
+  const std::string key = absl::StrCat(*path, "\n", info.st_size, " ", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec,
+                                       " ", info.st_ino, " ", file.sha256());
   {
     MutexLock lock(&mutex_);
     const auto it = in_place_.find(key);
@@ -307,7 +311,8 @@ absl::StatusOr<ArtifactCache::Pin> ArtifactCache::FetchData(const v1::DataFile& 
     return absl::FailedPreconditionError(absl::StrCat(
         "data file ", file.path(), " (", HumanBytes(static_cast<uint64_t>(file.bytes())),
         ") is too large to be sent; put it under a folder on this node and start ablate-worker with --data-root FOLDER",
-        options_.data_root.empty() ? "" : absl::StrCat(" (now ", options_.data_root, ": not there, or another content)")));
+        options_.data_root.empty() ? ""
+                                   : absl::StrCat(" (now ", options_.data_root, ": not there, or another content)")));
   }
   v1::ArtifactRef ref;
   ref.set_sha256(file.sha256());
@@ -316,7 +321,8 @@ absl::StatusOr<ArtifactCache::Pin> ArtifactCache::FetchData(const v1::DataFile& 
 }
 
 absl::StatusOr<ArtifactCache::Pin> ArtifactCache::Adopt(const std::string& path, const v1::ArtifactRef& ref) {
-  if (!IsSha256Hex(ref.sha256())) return absl::InvalidArgumentError(absl::StrCat("\"", ref.sha256(), "\" is not a SHA-256"));
+  if (!IsSha256Hex(ref.sha256()))
+    return absl::InvalidArgumentError(absl::StrCat("\"", ref.sha256(), "\" is not a SHA-256"));
   ABLATE_ASSIGN_OR_RETURN(const uint64_t size, FileSize(path));
   const std::string target = PathOf(ref.sha256());
   {
@@ -340,7 +346,8 @@ absl::StatusOr<ArtifactCache::Pin> ArtifactCache::Adopt(const std::string& path,
   return SettleLocked(ref.sha256(), status, static_cast<int64_t>(size));
 }
 
-absl::StatusOr<ArtifactCache::Pin> ArtifactCache::SettleLocked(const std::string& sha256, const absl::Status& status, int64_t bytes) {
+absl::StatusOr<ArtifactCache::Pin> ArtifactCache::SettleLocked(const std::string& sha256, const absl::Status& status,
+                                                               int64_t bytes) {
   Entry& entry = entries_[sha256];
   entry.busy = false;
   changed_.NotifyAll();
@@ -364,7 +371,8 @@ absl::Status ArtifactCache::Upload(const v1::ArtifactRef& ref, const StopSignal&
   for (;;) {
     if (stop.mode() >= give_up_at) return absl::CancelledError("stopped before the upload was done");
     absl::Status status;
-    const absl::StatusOr<ArtifactTransport::Stat> there = options_.transport->StatArtifact(ref.sha256(), stop, give_up_at);
+    const absl::StatusOr<ArtifactTransport::Stat> there =
+        options_.transport->StatArtifact(ref.sha256(), stop, give_up_at);
     if (!there.ok()) {
       status = there.status();
     } else if (there->complete) {
@@ -399,7 +407,8 @@ absl::Status ArtifactCache::Upload(const v1::ArtifactRef& ref, const StopSignal&
     } else if (!IsTransient(status)) {
       return status;
     }
-    LOG_IF(WARNING, wait_ms == 0) << "uploading " << ref.sha256().substr(0, 12) << ": " << status.message() << "; trying again";
+    LOG_IF(WARNING, wait_ms == 0) << "uploading " << ref.sha256().substr(0, 12) << ": " << status.message()
+                                  << "; trying again";
     if (!BackOff(&wait_ms, stop, give_up_at)) return absl::CancelledError("stopped before the upload was done");
   }
 }

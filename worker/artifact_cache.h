@@ -1,6 +1,7 @@
-// The worker's files by content: fetches data and checkpoints from the coordinator, keeps them under a size limit (least recently used go
-// first), uploads what was made here. Every file is verified against its hash before it is given out. Transfers resume, and are tried
-// again, with growing pauses, while the coordinator is away. Must not know gRPC, slots or what the files hold.
+// The worker's files by content: fetches data and checkpoints from the coordinator, keeps them under a size limit
+// (least recently used go first), uploads what was made here. Every file is verified against its hash before it is
+// given out. Transfers resume, and are tried again, with growing pauses, while the coordinator is away. Must not know
+// gRPC, slots or what the files hold.
 //
 // On disk: DIR/<sha256> whole files, DIR/<sha256>.part unfinished downloads. One process a folder.
 // Thread rule: every method may be called from any thread; slots that want the same file share one download.
@@ -27,8 +28,8 @@ inline constexpr int64_t kMaxTravellingDataBytes = int64_t{2} << 30;
 
 struct ArtifactCacheOptions {
   std::string dir;
-  int64_t max_bytes = int64_t{20} << 30;  // pinned files may exceed it
-  std::string data_root;                  // "": none
+  int64_t max_bytes = int64_t{20} << 30;   // pinned files may exceed it
+  std::string data_root;                   // "": none
   ArtifactTransport* transport = nullptr;  // must outlive the cache
   int64_t first_backoff_ms = 200;
   int64_t max_backoff_ms = 5'000;
@@ -55,8 +56,9 @@ class ArtifactCache {
   // Takes over what an earlier process left in the folder. Unavailable: the folder cannot be made or read.
   static absl::StatusOr<std::unique_ptr<ArtifactCache>> Open(ArtifactCacheOptions options);
 
-  // Blocks until the file is here. InvalidArgument: not a SHA-256. NotFound: the coordinator does not have it. DataLoss: what it sends has
-  // another hash, three times. Cancelled: `stop` was raised. As FileError: files of this machine (a full disk, ...).
+  // Blocks until the file is here. InvalidArgument: not a SHA-256. NotFound: the coordinator does not have it.
+  // DataLoss: what it sends has another hash, three times. Cancelled: `stop` was raised. As FileError: files of this
+  // machine (a full disk, ...).
   absl::StatusOr<Pin> Fetch(const v1::ArtifactRef& ref, const StopSignal& stop);
 
   // A data file: in place where data_root has it at its path with this size and hash, else as Fetch.
@@ -66,8 +68,9 @@ class ArtifactCache {
   // Takes in a file made here whose hash the caller vouches for (by a hard link where it can; `path` stays).
   absl::StatusOr<Pin> Adopt(const std::string& path, const v1::ArtifactRef& ref);
 
-  // Returns once the coordinator has the file. Keeps trying until `stop` reaches `give_up_at` (Cancelled). DataLoss: the local file is damaged.
-  // As FileError: it cannot be read here. A coordinator whose disk is full (ResourceExhausted) is asked again. InvalidArgument and others of the coordinator: refused for good.
+  // Returns once the coordinator has the file. Keeps trying until `stop` reaches `give_up_at` (Cancelled). DataLoss:
+  // the local file is damaged. As FileError: it cannot be read here. A coordinator whose disk is full
+  // (ResourceExhausted) is asked again. InvalidArgument and others of the coordinator: refused for good.
   absl::Status Upload(const v1::ArtifactRef& ref, const StopSignal& stop, StopSignal::Mode give_up_at);
 
   // Removes a file unless it is pinned.
@@ -95,7 +98,8 @@ class ArtifactCache {
   Pin PinLocked(const std::string& sha256) ABLATE_REQUIRES(mutex_);
   void Unpin(const std::string& sha256);
   // Ends what set `busy`: the file is here now, or `status` says why not.
-  absl::StatusOr<Pin> SettleLocked(const std::string& sha256, const absl::Status& status, int64_t bytes) ABLATE_REQUIRES(mutex_);
+  absl::StatusOr<Pin> SettleLocked(const std::string& sha256, const absl::Status& status, int64_t bytes)
+      ABLATE_REQUIRES(mutex_);
   void EvictLocked() ABLATE_REQUIRES(mutex_);
   // The steps of Fetch, without the lock; only for the one who set `busy`.
   absl::Status Verify(const std::string& sha256, int64_t bytes);

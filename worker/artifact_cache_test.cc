@@ -67,7 +67,9 @@ class ArtifactCacheTest : public ::testing::TestWithParam<bool> {
     return *std::move(cache);
   }
   std::string PathOf(const std::string& content) { return dir_.path() + "/artifacts/" + Sha256Hex(content); }
-  void Overwrite(const std::string& path, const std::string& content) { ASSERT_TRUE(WriteFileAtomic(path, content).ok()); }
+  void Overwrite(const std::string& path, const std::string& content) {
+    ASSERT_TRUE(WriteFileAtomic(path, content).ok());
+  }
 
   TempDir dir_;
   MemoryArtifacts memory_;

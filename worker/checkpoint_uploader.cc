@@ -36,7 +36,8 @@ CheckpointUploader::~CheckpointUploader() {
   thread_.join();
 }
 
-void CheckpointUploader::Offer(const LocalCheckpoint& checkpoint, std::function<void(const v1::CheckpointRef&)> uploaded) {
+void CheckpointUploader::Offer(const LocalCheckpoint& checkpoint,
+                               std::function<void(const v1::CheckpointRef&)> uploaded) {
   absl::StatusOr<PinnedCheckpoint> pinned = AdoptCheckpoint(cache_, checkpoint);
   if (!pinned.ok()) {
     LOG(WARNING) << "checkpoint at step " << checkpoint.ref.step() << " is not uploaded: " << pinned.status().message();

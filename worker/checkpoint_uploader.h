@@ -1,6 +1,6 @@
-// Uploads a running stage's checkpoints beside its training: one thread, always the newest one offered, and the state is reported only once
-// the coordinator has all of it. Must not know the trainer. Thread rule: every method from one thread (the slot's); the callback comes
-// from the uploader's thread.
+// Uploads a running stage's checkpoints beside its training: one thread, always the newest one offered, and the state
+// is reported only once the coordinator has all of it. Must not know the trainer. Thread rule: every method from one
+// thread (the slot's); the callback comes from the uploader's thread.
 #pragma once
 
 #include <functional>
@@ -22,13 +22,15 @@ struct LocalCheckpoint {
   std::string weights_path, optimizer_path;
 };
 
-// Takes the files into the cache and uploads them; the pins keep them there. Errors: as ArtifactCache::Adopt and Upload.
+// Takes the files into the cache and uploads them; the pins keep them there. Errors: as ArtifactCache::Adopt and
+// Upload.
 struct PinnedCheckpoint {
   v1::CheckpointRef ref;
   ArtifactCache::Pin weights, optimizer;
 };
 absl::StatusOr<PinnedCheckpoint> AdoptCheckpoint(ArtifactCache* cache, const LocalCheckpoint& checkpoint);
-absl::Status UploadCheckpoint(ArtifactCache* cache, const v1::CheckpointRef& ref, const StopSignal& stop, StopSignal::Mode give_up_at);
+absl::Status UploadCheckpoint(ArtifactCache* cache, const v1::CheckpointRef& ref, const StopSignal& stop,
+                              StopSignal::Mode give_up_at);
 
 class CheckpointUploader {
  public:

@@ -15,14 +15,16 @@ namespace {
 constexpr int64_t kIdleSyncMs = 45'000;
 constexpr int64_t kBusySyncMs = 10'000;
 constexpr int64_t kDrainSyncMs = 2'000;
-// One that knew this worker and refuses it so often in a row means it: another daemon goes by this worker's id, or its release changed.
+// One that knew this worker and refuses it so often in a row means it: another daemon goes by this worker's id, or its
+// release changed.
 constexpr int kMaxRefusals = 3;
 // The last part of the grace is for telling the coordinator.
 constexpr double kAbandonShare = 0.85;
 
 }  // namespace
 
-Daemon::Daemon(DaemonOptions options) : options_(std::move(options)), spool_(options_.results_dir), state_(options_.link) {
+Daemon::Daemon(DaemonOptions options)
+    : options_(std::move(options)), spool_(options_.results_dir), state_(options_.link) {
   SlotEvents events;
   events.progress = [this](const AttemptKey& key, const TaskProgress& progress) {
     MutexLock lock(&mutex_);
@@ -37,7 +39,8 @@ Daemon::Daemon(DaemonOptions options) : options_(std::move(options)), spool_(opt
     const int64_t now_us = options_.clock->MonotonicMicros();
     if (report.phase() == v1::AttemptReport::SUCCEEDED) {
       pause_ms_ = 0;
-    } else if (report.phase() == v1::AttemptReport::FAILED && report.failure().kind() == v1::PREEMPTED && now_us >= pause_until_us_) {
+    } else if (report.phase() == v1::AttemptReport::FAILED && report.failure().kind() == v1::PREEMPTED &&
+               now_us >= pause_until_us_) {
       pause_ms_ = pause_ms_ == 0 ? options_.first_pause_ms : std::min(pause_ms_ * 2, options_.max_pause_ms);
       pause_until_us_ = now_us + pause_ms_ * 1000;
       LOG(WARNING) << "this node is in trouble (" << report.failure().message() << "): takes no new work for "
@@ -134,8 +137,11 @@ absl::Status Daemon::Run() {
         actions = state_.OnResponse(request.sequence(), *response, now_us);
       }
       if (!had_contact || away_since_us != 0) {
-        LOG(INFO) << (had_contact ? "the coordinator answers again" : "connected to the coordinator") << " at " << options_.address
-                  << (away_since_us == 0 ? "" : absl::StrCat(" after ", HumanSeconds(static_cast<double>(now_us - away_since_us) * 1e-6)));
+        LOG(INFO) << (had_contact ? "the coordinator answers again" : "connected to the coordinator") << " at "
+                  << options_.address
+                  << (away_since_us == 0
+                          ? ""
+                          : absl::StrCat(" after ", HumanSeconds(static_cast<double>(now_us - away_since_us) * 1e-6)));
       }
       had_contact = true;
       refusals = 0;
@@ -158,7 +164,8 @@ absl::Status Daemon::Run() {
     if (away_since_us == 0) {
       away_since_us = now_us;
       LOG(WARNING) << (had_contact ? "the coordinator at " : "waiting for the coordinator at ") << options_.address
-                   << (had_contact ? " does not answer; work goes on" : "") << " (" << response.status().message() << ")";
+                   << (had_contact ? " does not answer; work goes on" : "") << " (" << response.status().message()
+                   << ")";
     }
     SpoolUnacknowledged();
     MutexLock lock(&mutex_);
@@ -166,7 +173,8 @@ absl::Status Daemon::Run() {
     if (end_at_us_ != 0 && state_.attempts() == 0) break;
   }
   MutexLock lock(&mutex_);
-  LOG_IF(WARNING, state_.attempts() > 0) << state_.attempts() << " attempts could not be handed back in time; the coordinator will"
+  LOG_IF(WARNING, state_.attempts() > 0) << state_.attempts()
+                                         << " attempts could not be handed back in time; the coordinator will"
                                          << " miss this worker and queue them again";
   return absl::OkStatus();
 }
@@ -187,7 +195,8 @@ void Daemon::SpoolUnacknowledged() {
 
 void Daemon::Dispatch(const LinkState::Actions& actions) {
   for (const v1::AttemptAck& ack : actions.forgotten) {
-    LOG_IF(WARNING, !ack.accepted()) << ack.job_id() << " attempt " << ack.attempt() << " was refused: " << ack.reason();
+    LOG_IF(WARNING, !ack.accepted()) << ack.job_id() << " attempt " << ack.attempt()
+                                     << " was refused: " << ack.reason();
     spool_.Remove({ack.job_id(), ack.attempt()});
   }
   for (const AttemptKey& key : actions.stop) {

@@ -1,9 +1,8 @@
-// The worker daemon: the slots, the link's state and the loop that talks to the coordinator, wired together. Must not know gRPC, the
-// trainer, flags or signals.
+// The worker daemon: the slots, the link's state and the loop that talks to the coordinator, wired together. Must not
+// know gRPC, the trainer, flags or signals.
 //
-// The loop is the heartbeat: its thread does nothing else, computes nothing and waits for no slot; the work is in other threads and in
-// child processes.
-// Thread rule: Run from one thread, Drain from any.
+// The loop is the heartbeat: its thread does nothing else, computes nothing and waits for no slot; the work is in other
+// threads and in child processes. Thread rule: Run from one thread, Drain from any.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +23,17 @@
 namespace ablate {
 
 struct DaemonOptions {
-  LinkOptions link;               // link.worker.slots is the number of slots
+  LinkOptions link;  // link.worker.slots is the number of slots
   ExecutorFactory executor;
   SyncTransport* transport = nullptr;
-  std::string address;            // for messages
-  std::string results_dir;        // of ResultSpool
+  std::string address;                                        // for messages
+  std::string results_dir;                                    // of ResultSpool
   std::function<std::vector<std::string>()> held_stage_keys;  // may be empty
-  int64_t grace_ms = 20'000;      // from Drain to the end, at most
+  int64_t grace_ms = 20'000;                                  // from Drain to the end, at most
   // Why this node can do no work now, in words, or "". Asked before each contact; must be quick. May be empty.
   std::function<std::string()> node_trouble;
-  // After an attempt that failed with trouble of the node (PREEMPTED) no new work is taken for so long, twice as long each further time.
+  // After an attempt that failed with trouble of the node (PREEMPTED) no new work is taken for so long, twice as long
+  // each further time.
   int64_t first_pause_ms = 5'000;
   int64_t max_pause_ms = 60'000;
   const Clock* clock = &Clock::Real();
@@ -44,8 +44,9 @@ class Daemon {
   explicit Daemon(DaemonOptions options);
   ~Daemon();
 
-  // Until drained (by Drain or by the coordinator). FailedPrecondition: the coordinator refuses this worker, at its first contact or
-  // again and again (another protocol version, another daemon with this id; its message says which). Unavailable: the folder of results cannot be used.
+  // Until drained (by Drain or by the coordinator). FailedPrecondition: the coordinator refuses this worker, at its
+  // first contact or again and again (another protocol version, another daemon with this id; its message says which).
+  // Unavailable: the folder of results cannot be used.
   absl::Status Run();
 
   // Takes no new work, saves and hands back what runs, tells the coordinator, and lets Run return, within the grace.

@@ -94,7 +94,8 @@ v1::AttemptReport Failed(v1::Failure failure) {
 
 v1::AttemptReport Stopped(const StopSignal& stop) {
   v1::AttemptReport report;
-  report.set_phase(stop.mode() == StopSignal::Mode::kCancel ? v1::AttemptReport::CANCELLED : v1::AttemptReport::RELEASED);
+  report.set_phase(stop.mode() == StopSignal::Mode::kCancel ? v1::AttemptReport::CANCELLED
+                                                            : v1::AttemptReport::RELEASED);
   return report;
 }
 

@@ -1,5 +1,6 @@
-// What a slot runs: the seam between the daemon and whatever does the work (the trainer child, the built-in test executor).
-// Must not know the coordinator. Thread rule: an executor lives in its slot's thread, from construction to destruction.
+// What a slot runs: the seam between the daemon and whatever does the work (the trainer child, the built-in test
+// executor). Must not know the coordinator. Thread rule: an executor lives in its slot's thread, from construction to
+// destruction.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +40,8 @@ class StopSignal {
   int fd() const { return fd_; }
   void Drain() const;
 
-  // Calls `callback` once when the request reaches `at_least` (at once if it has). Under the signal's lock: short, and no call of this
-  // object in it. After Unwatch returned, it is not called any more.
+  // Calls `callback` once when the request reaches `at_least` (at once if it has). Under the signal's lock: short, and
+  // no call of this object in it. After Unwatch returned, it is not called any more.
   int64_t Watch(Mode at_least, std::function<void()> callback) const;
   void Unwatch(int64_t id) const;
 
@@ -66,8 +67,8 @@ struct TaskEvents {
 class Executor {
  public:
   virtual ~Executor() = default;
-  // Does one assignment. The answer's phase, result and failure are set: SUCCEEDED once everything the result names is uploaded;
-  // RELEASED or CANCELLED only when `stop` was raised (work that came to its end all the same is SUCCEEDED).
+  // Does one assignment. The answer's phase, result and failure are set: SUCCEEDED once everything the result names is
+  // uploaded; RELEASED or CANCELLED only when `stop` was raised (work that came to its end all the same is SUCCEEDED).
   virtual v1::AttemptReport Run(const v1::Assignment& assignment, const TaskEvents& events, const StopSignal& stop) = 0;
 };
 

@@ -1,5 +1,5 @@
-// Whose fault a failure is: the one place where a status becomes the kind that decides about a retry. Must not know jobs.
-// Thread rule: pure.
+// Whose fault a failure is: the one place where a status becomes the kind that decides about a retry. Must not know
+// jobs. Thread rule: pure.
 #pragma once
 
 #include "absl/status/status.h"
@@ -7,8 +7,9 @@
 
 namespace ablate {
 
-// PREEMPTED: trouble of this node, which says nothing about the job (IsNodeTrouble: a full disk, an unwritable folder); not counted.
-// INVALID_CONFIG: a retry cannot mend it. OUT_OF_MEMORY: ResourceExhausted of no file. CODE_ERROR: all else.
+// PREEMPTED: trouble of this node, which says nothing about the job (IsNodeTrouble: a full disk, an unwritable folder);
+// not counted. INVALID_CONFIG: a retry cannot mend it. OUT_OF_MEMORY: ResourceExhausted of no file. CODE_ERROR: all
+// else.
 v1::FailureKind FailureKindOf(const absl::Status& status);
 
 }  // namespace ablate

@@ -15,13 +15,15 @@
 namespace ablate {
 namespace {
 
-// A transfer that is cut here goes on where it stopped, so the limit only has to notice a connection that died silently.
+// A transfer that is cut here goes on where it stopped, so the limit only has to notice a connection that died
+// silently.
 constexpr int64_t kTransferMs = 60'000;
 constexpr int64_t kStatMs = 10'000;
 // A call gives a lost connection so long to come back, in slices between which it looks whether it is still wanted.
 constexpr int64_t kConnectMs = 2'000;
 constexpr int64_t kConnectSliceMs = 50;
-// After so many time-outs in a row the connection itself is suspect (a gateway that forgot it): TCP alone would need 15 minutes.
+// After so many time-outs in a row the connection itself is suspect (a gateway that forgot it): TCP alone would need 15
+// minutes.
 constexpr int kTimeoutsBeforeNewChannel = 2;
 
 absl::Status ToAbslStatus(const grpc::Status& status) {
@@ -68,8 +70,8 @@ struct GrpcClient::Impl {
   int64_t cancelled ABLATE_GUARDED_BY(mutex) = 0;  // this sequence and those before it
   int timeouts ABLATE_GUARDED_BY(mutex) = 0;
 
-  // The channel, connected if that can be had: gRPC 1.51 makes progress with a connection only while someone waits for it, and a call
-  // that fails fast does not. The call that follows says what is wrong, if something is.
+  // The channel, connected if that can be had: gRPC 1.51 makes progress with a connection only while someone waits for
+  // it, and a call that fails fast does not. The call that follows says what is wrong, if something is.
   std::shared_ptr<grpc::Channel> Channel(int64_t timeout_ms, const std::function<bool()>& unwanted) {
     std::shared_ptr<grpc::Channel> current;
     {
@@ -96,14 +98,16 @@ struct GrpcClient::Impl {
 };
 
 GrpcClient::GrpcClient(std::string address) : impl_(std::make_unique<Impl>()) {
-  // Kept until the process ends: giving back the last one joins gRPC's threads, and one that polls takes up to 10 s to notice.
+  // Kept until the process ends: giving back the last one joins gRPC's threads, and one that polls takes up to 10 s to
+  // notice.
   [[maybe_unused]] static const bool kept = (grpc_init(), true);
   impl_->address = std::move(address);
 }
 GrpcClient::~GrpcClient() = default;
 
 absl::StatusOr<v1::SyncResponse> GrpcClient::Sync(const v1::SyncRequest& request, int64_t timeout_ms) {
-  const auto stub = v1::WorkerLink::NewStub(impl_->Channel(timeout_ms, [&] { return impl_->IsCancelled(request.sequence()); }));
+  const auto stub =
+      v1::WorkerLink::NewStub(impl_->Channel(timeout_ms, [&] { return impl_->IsCancelled(request.sequence()); }));
   grpc::ClientContext context;
   context.set_deadline(In(timeout_ms));
   {
@@ -130,7 +134,7 @@ void GrpcClient::CancelSync(int64_t sequence) {
 }
 
 absl::StatusOr<ArtifactTransport::Stat> GrpcClient::StatArtifact(const std::string& sha256, const StopSignal& stop,
-                                                                StopSignal::Mode cancel_at) {
+                                                                 StopSignal::Mode cancel_at) {
   const auto channel = impl_->Channel(kConnectMs, [&] { return stop.mode() >= cancel_at; });
   grpc::ClientContext context;
   context.set_deadline(In(kStatMs));

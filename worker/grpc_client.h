@@ -18,9 +18,11 @@ class GrpcClient : public SyncTransport, public ArtifactTransport {
   absl::StatusOr<v1::SyncResponse> Sync(const v1::SyncRequest& request, int64_t timeout_ms) override;
   void CancelSync(int64_t sequence) override;
 
-  absl::StatusOr<Stat> StatArtifact(const std::string& sha256, const StopSignal& stop, StopSignal::Mode cancel_at) override;
-  absl::Status Download(const std::string& sha256, int64_t offset, const std::function<absl::Status(std::string_view)>& sink,
-                        const StopSignal& stop, StopSignal::Mode cancel_at) override;
+  absl::StatusOr<Stat> StatArtifact(const std::string& sha256, const StopSignal& stop,
+                                    StopSignal::Mode cancel_at) override;
+  absl::Status Download(const std::string& sha256, int64_t offset,
+                        const std::function<absl::Status(std::string_view)>& sink, const StopSignal& stop,
+                        StopSignal::Mode cancel_at) override;
   absl::Status Upload(const std::string& sha256, int64_t bytes, int64_t offset,
                       const std::function<absl::StatusOr<std::string>()>& source, const StopSignal& stop,
                       StopSignal::Mode cancel_at) override;

@@ -1,9 +1,12 @@
-// The worker's side of the link as a pure state machine: which attempts this worker has, what it must tell the coordinator
-// (SyncRequest) and what the answer asks it to do (start, stop, forget). Must not know gRPC, threads, files or clocks: time is passed in.
+// The worker's side of the link as a pure state machine: which attempts this worker has, what it must tell the
+// coordinator (SyncRequest) and what the answer asks it to do (start, stop, forget). Must not know gRPC, threads, files
+// or clocks: time is passed in.
 //
 // What makes lost, doubled and late messages harmless:
-//  * A response is digested once, and never after one to a later request: the coordinator's answer to a later request knows more.
-//  * An attempt that ended is reported until it is acknowledged in the answer to a request that said so. Curve points and
+//  * A response is digested once, and never after one to a later request: the coordinator's answer to a later request
+//  knows more.
+//  * An attempt that ended is reported until it is acknowledged in the answer to a request that said so. Curve points
+//  and
 //    checkpoints are repeated likewise. The attempt's number fences on the coordinator's side.
 //  * While the coordinator is away work goes on, and what it should know waits here.
 //
@@ -43,9 +46,9 @@ class LinkState {
   // What the answer asks for. Starts are in the coordinator's order: jobs of one slot are done one after the other.
   struct Actions {
     std::vector<v1::Assignment> start;
-    std::vector<AttemptKey> stop;        // running, no longer wanted; each is named once
+    std::vector<AttemptKey> stop;           // running, no longer wanted; each is named once
     std::vector<v1::AttemptAck> forgotten;  // ended attempts that the coordinator has dealt with
-    bool drain = false;                  // the coordinator asks for a drain (said once)
+    bool drain = false;                     // the coordinator asks for a drain (said once)
   };
 
   explicit LinkState(LinkOptions options);
@@ -61,7 +64,8 @@ class LinkState {
   // Takes no new work from now on; an assignment that comes all the same is given back. Makes a Sync due at once.
   void BeginDrain();
   bool draining() const { return draining_; }
-  // Takes no new work while it lasts (this node is in trouble); what runs goes on. An assignment that was under way is given back.
+  // Takes no new work while it lasts (this node is in trouble); what runs goes on. An assignment that was under way is
+  // given back.
   void SetPaused(bool paused) { paused_ = paused; }
   // An ended attempt that an earlier incarnation could not hand in. It counts if no later attempt was granted.
   void Restore(const v1::AttemptReport& report);
@@ -106,11 +110,11 @@ class LinkState {
   std::vector<std::string> held_stage_keys_;
   bool draining_ = false;
   bool paused_ = false;
-  bool drain_said_ = false;   // Actions::drain was given out
-  bool drain_told_ = false;   // a request with `draining` was answered
+  bool drain_said_ = false;    // Actions::drain was given out
+  bool drain_told_ = false;    // a request with `draining` was answered
   int64_t drain_request_ = 0;  // the first request that said `draining`
-  int64_t sequence_ = 0;      // of the last request built
-  int64_t digested_ = 0;      // highest sequence whose response was digested
+  int64_t sequence_ = 0;       // of the last request built
+  int64_t digested_ = 0;       // highest sequence whose response was digested
   int64_t next_contact_us_ = 0;
   int64_t backoff_ms_ = 0;
   std::mt19937_64 jitter_;

@@ -378,7 +378,8 @@ TEST(LinkStateTest, ARestoredResultIsReportedAndNotRunAgain) {
   EXPECT_THAT(link.OnResponse(1, answer, 0).forgotten, SizeIs(1));
 }
 
-// A coordinator reduced to the rules of proto/link.proto, behind a network that loses, doubles, delays and reorders in both directions.
+// A coordinator reduced to the rules of proto/link.proto, behind a network that loses, doubles, delays and reorders in
+// both directions.
 class LossyWorld {
  public:
   LossyWorld(uint64_t seed, int jobs) : random_(seed), link_(Options(2)) {

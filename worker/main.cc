@@ -1,4 +1,5 @@
-// ablate-worker: the daemon on a node that does jobs for a coordinator. Wiring only: flags, signals, what is composed of what.
+// ablate-worker: the daemon on a node that does jobs for a coordinator. Wiring only: flags, signals, what is composed
+// of what.
 #include <signal.h>
 #include <unistd.h>
 
@@ -35,15 +36,18 @@ ABSL_FLAG(std::string, server, "", "the coordinator: host:port or unix:PATH");
 ABSL_FLAG(std::string, device, "cpu", "where to compute: cpu or cuda");
 ABSL_FLAG(int, slots, 1, "jobs at a time");
 ABSL_FLAG(int, threads_per_slot, 0, "threads of one job; 0: the cores of this machine, divided by the slots");
-ABSL_FLAG(std::string, work_dir, "", "folder for data, checkpoints and unfinished business; default: ablate-worker in the user's cache folder");
+ABSL_FLAG(std::string, work_dir, "",
+          "folder for data, checkpoints and unfinished business; default: ablate-worker in the user's cache folder");
 ABSL_FLAG(std::string, data_root, "", "folder with large data files, used in place");
 ABSL_FLAG(std::vector<std::string>, labels, {}, "labels of this worker, separated by commas; a sweep may require some");
 ABSL_FLAG(std::string, name, "", "what this worker is called in lists; default: the host's name");
 ABSL_FLAG(std::string, executor, "trainer", "who does the work: trainer, or noop (the built-in test executor)");
 ABSL_FLAG(std::string, trainer, "", "path of ablate-trainer; default: beside this program");
 ABSL_FLAG(double, checkpoint_seconds, 30, "between checkpoints on this machine; 0: none");
-ABSL_FLAG(double, upload_seconds, 120, "between checkpoints that are sent to the coordinator, so that another worker can go on");
-ABSL_FLAG(double, hang_seconds, 3600, "a trainer without a step, a checkpoint or a line of log for so long is killed; 0: never");
+ABSL_FLAG(double, upload_seconds, 120,
+          "between checkpoints that are sent to the coordinator, so that another worker can go on");
+ABSL_FLAG(double, hang_seconds, 3600,
+          "a trainer without a step, a checkpoint or a line of log for so long is killed; 0: never");
 ABSL_FLAG(double, grace_seconds, 20, "from SIGTERM to the end, at most");
 ABSL_FLAG(int64_t, cache_bytes, int64_t{20} << 30, "disk for data and checkpoints that no job needs at the moment");
 
@@ -52,7 +56,7 @@ namespace {
 
 constexpr int kExitUsage = 2;
 constexpr uint64_t kFreeFloorBytes = 32ull << 20;  // a job that starts with less soon fails
-constexpr double kMaxSeconds = 1e8;  // three years
+constexpr double kMaxSeconds = 1e8;                // three years
 
 constexpr char kHelp[] = R"(ablate-worker: does jobs for a coordinator, until it is told to stop.
 
@@ -80,9 +84,10 @@ SIGTERM or SIGINT: saves what runs, hands it back, ends with code 0. A second on
 Exit codes: 0 drained, 1 cannot work (the message says why), 2 usage.
 )";
 
-constexpr const char* kFlagNames[] = {"--server", "--device", "--slots", "--threads-per-slot", "--work-dir", "--data-root", "--labels", "--name",
-                                      "--cache-bytes", "--checkpoint-seconds", "--upload-seconds", "--hang-seconds", "--grace-seconds",
-                                      "--executor", "--trainer"};
+constexpr const char* kFlagNames[] = {
+    "--server",         "--device",       "--slots",         "--threads-per-slot", "--work-dir",
+    "--data-root",      "--labels",       "--name",          "--cache-bytes",      "--checkpoint-seconds",
+    "--upload-seconds", "--hang-seconds", "--grace-seconds", "--executor",         "--trainer"};
 
 int Fail(int code, const std::string& message) {
   std::fprintf(stderr, "ablate-worker: %s\n", message.c_str());
@@ -90,12 +95,15 @@ int Fail(int code, const std::string& message) {
 }
 
 int CheckFlags() {
-  if (absl::GetFlag(FLAGS_server).empty()) return Fail(kExitUsage, "--server is missing: host:port or unix:PATH of an ablate-server");
+  if (absl::GetFlag(FLAGS_server).empty())
+    return Fail(kExitUsage, "--server is missing: host:port or unix:PATH of an ablate-server");
   const std::string device = absl::GetFlag(FLAGS_device), executor = absl::GetFlag(FLAGS_executor);
   if (device == "cuda") return Fail(kExitUsage, "--device cuda: this build has no CUDA trainer; use --device cpu");
   if (device != "cpu") return Fail(kExitUsage, absl::StrCat("--device \"", device, "\": expected cpu or cuda"));
-  if (executor != "trainer" && executor != "noop") return Fail(kExitUsage, absl::StrCat("--executor \"", executor, "\": expected trainer or noop"));
-  if (absl::GetFlag(FLAGS_slots) < 1 || absl::GetFlag(FLAGS_slots) > 1024) return Fail(kExitUsage, "--slots: expected a number from 1 to 1024");
+  if (executor != "trainer" && executor != "noop")
+    return Fail(kExitUsage, absl::StrCat("--executor \"", executor, "\": expected trainer or noop"));
+  if (absl::GetFlag(FLAGS_slots) < 1 || absl::GetFlag(FLAGS_slots) > 1024)
+    return Fail(kExitUsage, "--slots: expected a number from 1 to 1024");
   const int threads = absl::GetFlag(FLAGS_threads_per_slot);
   if (threads < 0 || threads > 4096) return Fail(kExitUsage, "--threads-per-slot: expected a number from 0 to 4096");
   const std::pair<const char*, double> seconds[] = {{"--checkpoint-seconds", absl::GetFlag(FLAGS_checkpoint_seconds)},
@@ -146,7 +154,8 @@ int Main() {
   const std::string address = absl::GetFlag(FLAGS_server);
   const bool noop = absl::GetFlag(FLAGS_executor) == "noop";
   const int slots = absl::GetFlag(FLAGS_slots);
-  const int threads = absl::GetFlag(FLAGS_threads_per_slot) > 0 ? absl::GetFlag(FLAGS_threads_per_slot) : std::max(1, UsableCores() / slots);
+  const int threads = absl::GetFlag(FLAGS_threads_per_slot) > 0 ? absl::GetFlag(FLAGS_threads_per_slot)
+                                                                : std::max(1, UsableCores() / slots);
 
   std::string path = absl::GetFlag(FLAGS_work_dir);
   if (path.empty()) path = DefaultWorkDir();
@@ -168,8 +177,9 @@ int Main() {
   options.link.jitter_seed = std::hash<std::string>()(info.incarnation());
 
   TrainerExecutorOptions trainer;
-  trainer.command.argv = {absl::GetFlag(FLAGS_trainer).empty() ? JoinPath(ProgramDir(), "ablate-trainer") : absl::GetFlag(FLAGS_trainer),
-                          "--device", absl::GetFlag(FLAGS_device), "--threads", absl::StrCat(threads)};
+  trainer.command.argv = {
+      absl::GetFlag(FLAGS_trainer).empty() ? JoinPath(ProgramDir(), "ablate-trainer") : absl::GetFlag(FLAGS_trainer),
+      "--device", absl::GetFlag(FLAGS_device), "--threads", absl::StrCat(threads)};
   if (noop) {
     info.set_device_kind("noop");
   } else {
@@ -211,12 +221,15 @@ int Main() {
     const absl::StatusOr<uint64_t> free = FreeBytes(path);
     if (!free.ok()) return std::string(free.status().message());
     if (*free >= kFreeFloorBytes) return "";
-    return absl::StrCat("only ", HumanBytes(*free), " are free on the disk of ", path, "; ", HumanBytes(kFreeFloorBytes), " are needed");
+    return absl::StrCat("only ", HumanBytes(*free), " are free on the disk of ", path, "; ",
+                        HumanBytes(kFreeFloorBytes), " are needed");
   };
 
-  LOG(INFO) << "ablate-worker " << BuildVersion() << ": " << info.worker_id() << " on " << info.hostname() << ", " << info.device_kind() << ", "
-            << slots << (slots == 1 ? " slot" : " slots") << (noop ? "" : absl::StrCat(" of ", threads, threads == 1 ? " thread" : " threads"))
-            << (info.labels().empty() ? "" : absl::StrCat(", labels ", absl::StrJoin(info.labels(), ","))) << ", work in " << path;
+  LOG(INFO) << "ablate-worker " << BuildVersion() << ": " << info.worker_id() << " on " << info.hostname() << ", "
+            << info.device_kind() << ", " << slots << (slots == 1 ? " slot" : " slots")
+            << (noop ? "" : absl::StrCat(" of ", threads, threads == 1 ? " thread" : " threads"))
+            << (info.labels().empty() ? "" : absl::StrCat(", labels ", absl::StrJoin(info.labels(), ",")))
+            << ", work in " << path;
   Daemon daemon(std::move(options));
   const auto target = std::make_shared<SignalTarget>();
   {
@@ -239,8 +252,10 @@ int Main() {
 }  // namespace ablate
 
 int main(int argc, char** argv) {
-  const auto asked = ablate::SetFlags({std::begin(ablate::kFlagNames), std::end(ablate::kFlagNames)}, {}, {argv, argv + argc});
-  if (!asked.ok()) return ablate::Fail(ablate::kExitUsage, absl::StrCat(asked.status().message(), " (see ablate-worker --help)"));
+  const auto asked =
+      ablate::SetFlags({std::begin(ablate::kFlagNames), std::end(ablate::kFlagNames)}, {}, {argv, argv + argc});
+  if (!asked.ok())
+    return ablate::Fail(ablate::kExitUsage, absl::StrCat(asked.status().message(), " (see ablate-worker --help)"));
   if (*asked == ablate::FlagWords::kHelp) return std::fputs(ablate::kHelp, stdout) < 0;
   if (*asked == ablate::FlagWords::kVersion) return std::printf("ablate-worker %s\n", ablate::BuildVersion()) < 0;
   if (const int code = ablate::CheckFlags(); code != 0) return code;

@@ -25,13 +25,15 @@ void AddMetric(const char* name, double value, v1::TaskResult* result) {
 
 }  // namespace
 
-v1::AttemptReport NoopExecutor::Run(const v1::Assignment& assignment, const TaskEvents& events, const StopSignal& stop) {
+v1::AttemptReport NoopExecutor::Run(const v1::Assignment& assignment, const TaskEvents& events,
+                                    const StopSignal& stop) {
   const v1::Task& task = assignment.task();
   const bool is_stage = task.has_stage();
   if (!is_stage && !task.has_evaluation()) return Failed(v1::INVALID_CONFIG, "the assignment names no task");
   const v1::Executor wanted = is_stage ? task.stage().executor() : task.evaluation().executor();
   if (wanted != v1::EXECUTOR_NOOP) {
-    return Failed(v1::INVALID_CONFIG, "this worker runs the test executor only (--executor noop); the job needs a trainer");
+    return Failed(v1::INVALID_CONFIG,
+                  "this worker runs the test executor only (--executor noop); the job needs a trainer");
   }
   const ConfigView config(is_stage ? task.stage().config() : task.evaluation().config());
   const int64_t from = task.stage().from_step(), to = task.stage().to_step();
@@ -71,7 +73,8 @@ v1::AttemptReport NoopExecutor::Run(const v1::Assignment& assignment, const Task
   } else {
     const double loss = 1.0 + UnitFromText(absl::StrCat("loss ", task.evaluation().evaluation_key()));
     AddMetric("loss", loss, &result);
-    AddMetric("loss_targets", loss + 0.5 * UnitFromText(absl::StrCat("targets ", task.evaluation().evaluation_key())), &result);
+    AddMetric("loss_targets", loss + 0.5 * UnitFromText(absl::StrCat("targets ", task.evaluation().evaluation_key())),
+              &result);
     AddMetric("zero_rows", 0, &result);
   }
   return Succeeded(result);

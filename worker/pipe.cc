@@ -20,7 +20,8 @@ constexpr int kMaxVarintBytes = 5;
 absl::Status BadLength() { return absl::DataLossError("the pipe's message length is not a varint"); }
 
 absl::Status TooLong(uint64_t bytes, size_t limit) {
-  return absl::ResourceExhaustedError(absl::StrCat("a pipe message of ", bytes, " bytes is above the limit of ", limit));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("a pipe message of ", bytes, " bytes is above the limit of ", limit));
 }
 
 absl::Status Parse(const char* data, size_t size, google::protobuf::MessageLite* message) {
@@ -79,7 +80,8 @@ absl::Status WriteMessage(int fd, const google::protobuf::MessageLite& message, 
     bytes.push_back(static_cast<char>((rest & 0x7f) | (rest > 0x7f ? 0x80 : 0)));
     if (rest <= 0x7f) break;
   }
-  if (!message.AppendToString(&bytes)) return absl::InvalidArgumentError("a required field of the pipe message is not set");
+  if (!message.AppendToString(&bytes))
+    return absl::InvalidArgumentError("a required field of the pipe message is not set");
 
   size_t done = 0;
   while (done < bytes.size()) {
@@ -89,7 +91,8 @@ absl::Status WriteMessage(int fd, const google::protobuf::MessageLite& message, 
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       struct pollfd wait = {fd, POLLOUT, 0};
       if (::poll(&wait, 1, timeout_ms) == 0) {
-        return absl::DeadlineExceededError(absl::StrCat("the other end of the pipe took nothing for ", timeout_ms, " ms"));
+        return absl::DeadlineExceededError(
+            absl::StrCat("the other end of the pipe took nothing for ", timeout_ms, " ms"));
       }
     } else if (errno != EINTR) {
       return absl::UnavailableError(absl::StrCat("cannot write to the pipe: ", std::strerror(errno)));

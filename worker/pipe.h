@@ -1,5 +1,6 @@
 // Length-delimited protobuf messages over file descriptors: a varint length, then that many bytes. The pipe of
-// proto/trainer.proto, used by both ends (the worker's slot and the trainer child). Must not know what the messages mean.
+// proto/trainer.proto, used by both ends (the worker's slot and the trainer child). Must not know what the messages
+// mean.
 //
 // The caller ignores SIGPIPE; then a closed reader is an error and not the end of the process.
 // Thread rule: one reader and one writer thread a descriptor; several writers must lock among themselves.
@@ -27,9 +28,9 @@ inline constexpr size_t kMaxPipeMessageBytes = 16 << 20;
 // After any error but OutOfRange the stream is of no further use.
 absl::Status ReadMessage(int fd, google::protobuf::MessageLite* message, size_t max_bytes = kMaxPipeMessageBytes);
 
-// Blocks until the whole message is written; a descriptor with O_NONBLOCK is waited for, `timeout_ms` at most (-1: for ever).
-// ResourceExhausted: longer than kMaxPipeMessageBytes (nothing is written). DeadlineExceeded: the other end takes nothing.
-// Unavailable: the other end closed, or the write failed.
+// Blocks until the whole message is written; a descriptor with O_NONBLOCK is waited for, `timeout_ms` at most (-1: for
+// ever). ResourceExhausted: longer than kMaxPipeMessageBytes (nothing is written). DeadlineExceeded: the other end
+// takes nothing. Unavailable: the other end closed, or the write failed.
 absl::Status WriteMessage(int fd, const google::protobuf::MessageLite& message, int timeout_ms = -1);
 
 // The reading side for a caller that waits on several descriptors: bytes go in as they come, messages come out.

@@ -1,6 +1,6 @@
-// One place for one job at a time: a thread that runs the assignments given to it in order, with an executor of its own.
-// Must not know the coordinator or what the work is. Thread rule: every method may be called from any thread; the callbacks come from
-// the slot's thread (and from threads of its executor), never under the slot's lock.
+// One place for one job at a time: a thread that runs the assignments given to it in order, with an executor of its
+// own. Must not know the coordinator or what the work is. Thread rule: every method may be called from any thread; the
+// callbacks come from the slot's thread (and from threads of its executor), never under the slot's lock.
 #pragma once
 
 #include <deque>

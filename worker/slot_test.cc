@@ -61,7 +61,8 @@ class SlotTest : public ::testing::Test {
       ended_.push_back(key.job_id + " " + v1::AttemptReport::Phase_Name(report.phase()));
       changed_.NotifyAll();
     };
-    return std::make_unique<Slot>(0, [this](int) { return std::make_unique<FakeExecutor>(this); }, events);
+    return std::make_unique<Slot>(
+        0, [this](int) { return std::make_unique<FakeExecutor>(this); }, events);
   }
   void AwaitStarted(size_t count) {
     MutexLock lock(&mutex_);

@@ -53,8 +53,8 @@ absl::StatusOr<v1::TrainerReady> AwaitReady(TrainerProcess* child, const std::st
         break;
       case TrainerProcess::Wake::kEnded:
       case TrainerProcess::Wake::kBroken:
-        return absl::UnavailableError(absl::StrCat(program, " ended at its start: ", child->exit().Describe(), " ", child->fault(), "\n",
-                                                   child->stderr_tail()));
+        return absl::UnavailableError(absl::StrCat(program, " ended at its start: ", child->exit().Describe(), " ",
+                                                   child->fault(), "\n", child->stderr_tail()));
       default:
         break;
     }
@@ -87,7 +87,8 @@ struct TrainerExecutor::Ending {
   bool stopped = false;
 };
 
-TrainerExecutor::TrainerExecutor(TrainerExecutorOptions options) : options_(std::move(options)), uploader_(options_.cache) {}
+TrainerExecutor::TrainerExecutor(TrainerExecutorOptions options)
+    : options_(std::move(options)), uploader_(options_.cache) {}
 
 TrainerExecutor::~TrainerExecutor() = default;
 
@@ -95,7 +96,8 @@ std::string TrainerExecutor::CheckpointDir(const std::string& stage_key) const {
   return JoinPath(options_.checkpoints_dir, Sha256Hex(stage_key).substr(0, 32));
 }
 
-v1::AttemptReport TrainerExecutor::Run(const v1::Assignment& assignment, const TaskEvents& events, const StopSignal& stop) {
+v1::AttemptReport TrainerExecutor::Run(const v1::Assignment& assignment, const TaskEvents& events,
+                                       const StopSignal& stop) {
   const v1::Task& task = assignment.task();
   const v1::Executor wanted = task.has_stage() ? task.stage().executor() : task.evaluation().executor();
   if (wanted == v1::EXECUTOR_NOOP) {
@@ -106,7 +108,8 @@ v1::AttemptReport TrainerExecutor::Run(const v1::Assignment& assignment, const T
   return Failed(v1::INVALID_CONFIG, "the assignment names no task");
 }
 
-v1::AttemptReport TrainerExecutor::RunStage(const v1::StageTask& task, const TaskEvents& events, const StopSignal& stop) {
+v1::AttemptReport TrainerExecutor::RunStage(const v1::StageTask& task, const TaskEvents& events,
+                                            const StopSignal& stop) {
   if (!options_.locks->Acquire(task.stage_key(), stop)) return Stopped(stop);
   v1::AttemptReport report = RunLockedStage(task, events, stop);
   uploader_.Finish();
@@ -114,7 +117,8 @@ v1::AttemptReport TrainerExecutor::RunStage(const v1::StageTask& task, const Tas
   return report;
 }
 
-v1::AttemptReport TrainerExecutor::RunLockedStage(const v1::StageTask& task, const TaskEvents& events, const StopSignal& stop) {
+v1::AttemptReport TrainerExecutor::RunLockedStage(const v1::StageTask& task, const TaskEvents& events,
+                                                  const StopSignal& stop) {
   ArtifactCache* const cache = options_.cache;
   v1::TrainerRequest request;
   v1::RunStage* run = request.mutable_run_stage();
@@ -133,7 +137,8 @@ v1::AttemptReport TrainerExecutor::RunLockedStage(const v1::StageTask& task, con
       pins.push_back(std::move(pin));
       return absl::OkStatus();
     };
-    absl::Status status = fetch(task.start().weights(), [&](const std::string& path) { run->set_start_weights_path(path); });
+    absl::Status status =
+        fetch(task.start().weights(), [&](const std::string& path) { run->set_start_weights_path(path); });
     if (status.ok() && task.start().has_optimizer()) {
       status = fetch(task.start().optimizer(), [&](const std::string& path) { run->set_start_optimizer_path(path); });
     }
@@ -157,7 +162,8 @@ v1::AttemptReport TrainerExecutor::RunLockedStage(const v1::StageTask& task, con
     }
     newest = std::move(local);
     const int64_t now_us = Clock::Real().MonotonicMicros();
-    if (stop.raised() || static_cast<double>(now_us - uploaded_us) < options_.upload_seconds * 1e6 || uploader_.busy()) return;
+    if (stop.raised() || static_cast<double>(now_us - uploaded_us) < options_.upload_seconds * 1e6 || uploader_.busy())
+      return;
     uploaded_us = now_us;
     uploader_.Offer(*newest, events.checkpoint);
   });
@@ -171,7 +177,8 @@ v1::AttemptReport TrainerExecutor::RunLockedStage(const v1::StageTask& task, con
       absl::Status status = pinned.status();
       if (status.ok()) status = UploadCheckpoint(cache, pinned->ref, stop, StopSignal::Mode::kCancel);
       if (status.ok()) events.checkpoint(newest->ref);
-      LOG_IF(WARNING, !status.ok()) << "checkpoint at step " << newest->ref.step() << " stays on this machine: " << status.message();
+      LOG_IF(WARNING, !status.ok()) << "checkpoint at step " << newest->ref.step()
+                                    << " stays on this machine: " << status.message();
     }
     if (stop.mode() == StopSignal::Mode::kCancel) RemoveTree(dir).IgnoreError();
     return Stopped(stop);
@@ -195,7 +202,8 @@ v1::AttemptReport TrainerExecutor::RunLockedStage(const v1::StageTask& task, con
   return Succeeded(std::move(result));
 }
 
-v1::AttemptReport TrainerExecutor::RunEvaluation(const v1::EvaluationTask& task, const TaskEvents& events, const StopSignal& stop) {
+v1::AttemptReport TrainerExecutor::RunEvaluation(const v1::EvaluationTask& task, const TaskEvents& events,
+                                                 const StopSignal& stop) {
   v1::TrainerRequest request;
   v1::RunEvaluation* run = request.mutable_run_evaluation();
   *run->mutable_task() = task;
@@ -250,8 +258,8 @@ v1::Failure TrainerExecutor::DeathOf(const std::string& doing, int64_t kills_bef
     if (kills_before >= 0 && kills > kills_before) {
       failure.set_kind(v1::OUT_OF_MEMORY);
       why = "the kernel killed it for lack of memory";
-    } else if (options_.memory_limit_bytes > 0 &&
-               static_cast<double>(exit.peak_rss_bytes) > kNearLimit * static_cast<double>(options_.memory_limit_bytes)) {
+    } else if (options_.memory_limit_bytes > 0 && static_cast<double>(exit.peak_rss_bytes) >
+                                                      kNearLimit * static_cast<double>(options_.memory_limit_bytes)) {
       failure.set_kind(v1::OUT_OF_MEMORY);
       why = "it used nearly all memory of this machine";
     } else {
@@ -261,13 +269,15 @@ v1::Failure TrainerExecutor::DeathOf(const std::string& doing, int64_t kills_bef
     failure.set_kind(v1::OUT_OF_MEMORY);
     why = "it could not get more memory";
   }
-  failure.set_message(absl::StrCat("the trainer ended with ", exit.Describe(), doing, why.empty() ? "" : absl::StrCat(": ", why),
-                                   child_->fault().empty() ? "" : absl::StrCat("; ", child_->fault()), "; most memory in use: ",
-                                   HumanBytes(static_cast<uint64_t>(std::max<int64_t>(exit.peak_rss_bytes, 0)))));
+  failure.set_message(absl::StrCat(
+      "the trainer ended with ", exit.Describe(), doing, why.empty() ? "" : absl::StrCat(": ", why),
+      child_->fault().empty() ? "" : absl::StrCat("; ", child_->fault()),
+      "; most memory in use: ", HumanBytes(static_cast<uint64_t>(std::max<int64_t>(exit.peak_rss_bytes, 0)))));
   return failure;
 }
 
-TrainerExecutor::Ending TrainerExecutor::Follow(const v1::TrainerRequest& request, const TaskEvents& events, const StopSignal& stop,
+TrainerExecutor::Ending TrainerExecutor::Follow(const v1::TrainerRequest& request, const TaskEvents& events,
+                                                const StopSignal& stop,
                                                 const std::function<void(const v1::TrainerCheckpoint&)>& checkpoint) {
   Ending ending;
   const auto fail = [&](v1::FailureKind kind, std::string message) {
@@ -302,7 +312,9 @@ TrainerExecutor::Ending TrainerExecutor::Follow(const v1::TrainerRequest& reques
   int64_t alive_us = clock.MonotonicMicros();
   int64_t step = -1;
   int64_t stop_until_us = 0;  // 0: no stop was sent
-  const int64_t wake_ms = options_.hang_seconds > 0 ? std::clamp<int64_t>(static_cast<int64_t>(options_.hang_seconds * 250), 10, kWakeMs) : kWakeMs;
+  const int64_t wake_ms = options_.hang_seconds > 0
+                              ? std::clamp<int64_t>(static_cast<int64_t>(options_.hang_seconds * 250), 10, kWakeMs)
+                              : kWakeMs;
   StopSignal::Mode stop_sent = StopSignal::Mode::kNone;
   for (;;) {
     const StopSignal::Mode mode = stop.mode();

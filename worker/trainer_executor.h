@@ -1,8 +1,9 @@
-// Runs stages and evaluations in the slot's trainer child: brings the files they need, resumes from the newest state there is, watches the
-// child, brings back what it made, and says of a child that died how and why. Must not know the link or gRPC.
+// Runs stages and evaluations in the slot's trainer child: brings the files they need, resumes from the newest state
+// there is, watches the child, brings back what it made, and says of a child that died how and why. Must not know the
+// link or gRPC.
 //
-// The child is started with the first task and kept between tasks; a crash costs the attempt, and the next task gets a new child.
-// Thread rule: as Executor. StageLocks: any thread.
+// The child is started with the first task and kept between tasks; a crash costs the attempt, and the next task gets a
+// new child. Thread rule: as Executor. StageLocks: any thread.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ struct TrainerExecutorOptions {
   TrainerCommand command;
   ArtifactCache* cache = nullptr;  // shared by the slots, as are the locks
   StageLocks* locks = nullptr;
-  std::string checkpoints_dir;     // one folder a stage below it
+  std::string checkpoints_dir;  // one folder a stage below it
   double checkpoint_seconds = 30;
   double upload_seconds = 120;
   double hang_seconds = 3600;      // without a step, a checkpoint or a line of log; 0: never
@@ -67,8 +68,8 @@ class TrainerExecutor : public Executor {
   std::unique_ptr<TrainerProcess> child_;
 };
 
-// Starts a trainer, asks what it is, and ends it. Errors: as TrainerProcess::Start; Unavailable: it ended or said nothing for
-// 30 seconds (with its last words).
+// Starts a trainer, asks what it is, and ends it. Errors: as TrainerProcess::Start; Unavailable: it ended or said
+// nothing for 30 seconds (with its last words).
 absl::StatusOr<v1::TrainerReady> ProbeTrainer(const TrainerCommand& command);
 
 // Removes folders of checkpoints that nobody touched for a week.

@@ -48,7 +48,8 @@ class TrainerExecutorTest : public ::testing::Test {
       if (on_step_ && step_ > 0) on_step_(step_);
     };
     events_.checkpoint = [this](const v1::CheckpointRef& ref) {
-      EXPECT_TRUE(store_.Has(ref.weights().sha256()) && store_.Has(ref.optimizer().sha256())) << "reported before it was uploaded";
+      EXPECT_TRUE(store_.Has(ref.weights().sha256()) && store_.Has(ref.optimizer().sha256()))
+          << "reported before it was uploaded";
       MutexLock lock(&mutex_);
       checkpoints_.push_back(ref.step());
       changed_.NotifyAll();
@@ -260,7 +261,8 @@ TEST_F(TrainerExecutorTest, AResumedStageStartsFromTheStateItIsGiven) {
   v1::Assignment stage = Stage("steps=10");
   v1::CheckpointRef* start = stage.mutable_task()->mutable_stage()->mutable_start();
   start->set_step(6);
-  for (auto [ref, content] : {std::pair{start->mutable_weights(), "weights 6\n"}, {start->mutable_optimizer(), "optimizer 6\n"}}) {
+  for (auto [ref, content] :
+       {std::pair{start->mutable_weights(), "weights 6\n"}, {start->mutable_optimizer(), "optimizer 6\n"}}) {
     ref->set_sha256(store_.Put(content));
     ref->set_bytes(static_cast<int64_t>(std::string(content).size()));
   }

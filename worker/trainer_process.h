@@ -1,5 +1,6 @@
-// The trainer child of one slot: started, spoken to over its pipe, listened to together with its stderr and a stop signal, and reaped.
-// Must not know jobs. Thread rule: one thread, which must outlive the object (base/subprocess.h says why).
+// The trainer child of one slot: started, spoken to over its pipe, listened to together with its stderr and a stop
+// signal, and reaped. Must not know jobs. Thread rule: one thread, which must outlive the object (base/subprocess.h
+// says why).
 #pragma once
 
 #include <cstdint>

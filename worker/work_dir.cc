@@ -36,9 +36,9 @@ absl::StatusOr<std::unique_ptr<WorkDir>> WorkDir::Open(const std::string& path, 
   }
   if (!locked) {
     const absl::StatusOr<std::string> owner = ReadFile(lock_path);
-    return absl::FailedPreconditionError(
-        absl::StrCat("another ablate-worker", owner.ok() && !owner->empty() ? absl::StrCat(" (process ", *owner, ")") : "", " uses ", path,
-                     "; give this one a folder of its own with --work-dir"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "another ablate-worker", owner.ok() && !owner->empty() ? absl::StrCat(" (process ", *owner, ")") : "", " uses ",
+        path, "; give this one a folder of its own with --work-dir"));
   }
   const std::string pid = absl::StrCat(::getpid());
   if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, pid.data(), pid.size(), 0) < 0) {
@@ -57,8 +57,10 @@ absl::StatusOr<std::unique_ptr<WorkDir>> WorkDir::Open(const std::string& path, 
 WorkDir::~WorkDir() { ::close(lock_fd_); }
 
 std::string DefaultWorkDir() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && cache[0] == '/') return JoinPath(cache, "ablate-worker");
-  if (const char* home = std::getenv("HOME"); home != nullptr && home[0] == '/') return JoinPath(home, ".cache/ablate-worker");
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && cache[0] == '/')
+    return JoinPath(cache, "ablate-worker");
+  if (const char* home = std::getenv("HOME"); home != nullptr && home[0] == '/')
+    return JoinPath(home, ".cache/ablate-worker");
   return "";
 }
 

@@ -16,7 +16,8 @@ class WorkDir {
   // Makes the folder (for its owner only), takes its lock until the object goes, reads or makes the worker's id.
   // Where another worker has it, waits for so long: it may be draining.
   // FailedPrecondition: another worker uses it (with its process id). As FileError: cannot be made or read.
-  static absl::StatusOr<std::unique_ptr<WorkDir>> Open(const std::string& path, IdGenerator* ids, int64_t wait_ms = 5'000);
+  static absl::StatusOr<std::unique_ptr<WorkDir>> Open(const std::string& path, IdGenerator* ids,
+                                                       int64_t wait_ms = 5'000);
   ~WorkDir();
   WorkDir(const WorkDir&) = delete;
   WorkDir& operator=(const WorkDir&) = delete;

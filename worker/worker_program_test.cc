@@ -1,5 +1,5 @@
-// ablate-worker from outside: the real program against a coordinator in this process, with the test executor or with a trainer that does
-// what its task's key says (testing/fake_trainer.cc).
+// ablate-worker from outside: the real program against a coordinator in this process, with the test executor or with a
+// trainer that does what its task's key says (testing/fake_trainer.cc).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -31,8 +31,9 @@ class WorkerProgramTest : public ::testing::Test {
 
   Subprocess Start(std::vector<std::string> flags, const std::string& work_dir = "work") {
     SubprocessOptions options;
-    options.argv = {ABLATE_WORKER, "--server", coordinator_.address(), "--work-dir", dir_.path() + "/" + work_dir, "--trainer",
-                    ABLATE_FAKE_TRAINER};
+    options.argv = {
+        ABLATE_WORKER, "--server",         coordinator_.address(), "--work-dir", dir_.path() + "/" + work_dir,
+        "--trainer",   ABLATE_FAKE_TRAINER};
     options.argv.insert(options.argv.end(), flags.begin(), flags.end());
     options.stderr_path = dir_.path() + "/log";
     auto worker = Subprocess::Start(options);

@@ -14,8 +14,10 @@ Report Sample() {
   report.records.columns = {"name", "value", "n", "ok", "arm"};
   report.records.rows = {
       {Cell::Text("plain"), Cell::Number(0.1), Cell::Integer(3), Cell::Flag(true), Cell::Json("{\"attention.p\":3}")},
-      {Cell::Text("a \"quoted\", | & % _ text\nin two lines\x01"), Cell::Number(std::nan("")), Cell::Null(), Cell::Flag(false), Cell::Json("{}")},
-      {Cell::Text("ünï"), Cell::Number(-std::numeric_limits<double>::infinity()), Cell::Integer(-1), Cell::Flag(true), Cell::Null()},
+      {Cell::Text("a \"quoted\", | & % _ text\nin two lines\x01"), Cell::Number(std::nan("")), Cell::Null(),
+       Cell::Flag(false), Cell::Json("{}")},
+      {Cell::Text("ünï"), Cell::Number(-std::numeric_limits<double>::infinity()), Cell::Integer(-1), Cell::Flag(true),
+       Cell::Null()},
   };
   return report;
 }
@@ -67,7 +69,9 @@ TEST(Text, AlignsByCharactersAndKeepsOneLineARow) {
 Sheet Grouped() {
   Sheet sheet;
   sheet.title = "t";
-  sheet.columns = {{.title = "arm"}, {.title = "1", .right = true, .group = "off"}, {.title = "2", .right = true, .group = "off"},
+  sheet.columns = {{.title = "arm"},
+                   {.title = "1", .right = true, .group = "off"},
+                   {.title = "2", .right = true, .group = "off"},
                    {.title = "2", .right = true, .group = "a long heading"}};
   sheet.rows = {{"x_1", "1 ± 2", "3", "4"}};
   sheet.footer = {"foot"};
@@ -121,9 +125,10 @@ TEST(Latex, EscapesAndSpans) {
   Report report;
   report.records.columns = {"a"};
   report.records.rows = {{Cell::Text("\\&%$#{}~^<>")}};
-  EXPECT_NE(Print(report, OutputFormat::kLatex)
-                .find("\\textbackslash{}\\&\\%\\$\\#\\{\\}\\textasciitilde{}\\textasciicircum{}\\textless{}\\textgreater{}"),
-            std::string::npos);
+  EXPECT_NE(
+      Print(report, OutputFormat::kLatex)
+          .find("\\textbackslash{}\\&\\%\\$\\#\\{\\}\\textasciitilde{}\\textasciicircum{}\\textless{}\\textgreater{}"),
+      std::string::npos);
 }
 
 TEST(Words, AreQuotedCountedAndShortened) {

@@ -34,17 +34,22 @@ std::vector<Span> Spans(const std::vector<Sheet::Column>& columns) {
 }
 
 bool HasGroups(const Sheet& sheet) {
-  return std::any_of(sheet.columns.begin(), sheet.columns.end(), [](const auto& column) { return !column.group.empty(); });
+  return std::any_of(sheet.columns.begin(), sheet.columns.end(),
+                     [](const auto& column) { return !column.group.empty(); });
 }
 
 // Control characters would break lines, or colour the user's terminal.
 std::string OneLine(std::string text) {
   std::string out;
   for (const char c : text) {
-    if (c == '\n') out += "\\n";
-    else if (c == '\t') out += ' ';
-    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) out += '?';
-    else out += c;
+    if (c == '\n')
+      out += "\\n";
+    else if (c == '\t')
+      out += ' ';
+    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      out += '?';
+    else
+      out += c;
   }
   return out;
 }
@@ -117,9 +122,20 @@ Sheet OnlyGroup(const Sheet& sheet, const std::string& group) {
 }
 
 std::string LatexEscape(std::string_view text) {
-  return absl::StrReplaceAll(ToAbsl(text), {{"\\", "\\textbackslash{}"}, {"&", "\\&"}, {"%", "\\%"}, {"$", "\\$"}, {"#", "\\#"}, {"_", "\\_"},
-                                            {"{", "\\{"}, {"}", "\\}"}, {"~", "\\textasciitilde{}"}, {"^", "\\textasciicircum{}"},
-                                            {"<", "\\textless{}"}, {">", "\\textgreater{}"}, {"±", "$\\pm$"}, {"−", "$-$"}});
+  return absl::StrReplaceAll(ToAbsl(text), {{"\\", "\\textbackslash{}"},
+                                            {"&", "\\&"},
+                                            {"%", "\\%"},
+                                            {"$", "\\$"},
+                                            {"#", "\\#"},
+                                            {"_", "\\_"},
+                                            {"{", "\\{"},
+                                            {"}", "\\}"},
+                                            {"~", "\\textasciitilde{}"},
+                                            {"^", "\\textasciicircum{}"},
+                                            {"<", "\\textless{}"},
+                                            {">", "\\textgreater{}"},
+                                            {"±", "$\\pm$"},
+                                            {"−", "$-$"}});
 }
 
 std::string MarkdownEscape(const std::string& text) { return absl::StrReplaceAll(OneLine(text), {{"|", "\\|"}}); }
@@ -144,14 +160,19 @@ std::string PrintJson(const Records& records) {
       std::string value;
       std::string status;
       switch (cell.kind) {
-        case Cell::Kind::kNull: value = "null"; break;
-        case Cell::Kind::kText: value = JsonString(cell.text); break;
+        case Cell::Kind::kNull:
+          value = "null";
+          break;
+        case Cell::Kind::kText:
+          value = JsonString(cell.text);
+          break;
         case Cell::Kind::kNumber:
           value = ShortestDouble(cell.number);
           if (!std::isfinite(cell.number)) std::swap(status, value);
           if (!status.empty()) value = "null";
           break;
-        default: value = CellText(cell, /*exact=*/true);
+        default:
+          value = CellText(cell, /*exact=*/true);
       }
       fields.push_back(absl::StrCat(JsonString(names[i]), ":", value));
       if (!status.empty()) fields.push_back(absl::StrCat(JsonString(names[i] + "_status"), ":", JsonString(status)));
@@ -203,7 +224,8 @@ std::string PrintMarkdown(const Sheet& sheet) {
   std::vector<std::string> titles, rules;
   for (const Sheet::Column& column : sheet.columns) {
     // Markdown has no spanning headings.
-    titles.push_back(MarkdownEscape(column.group.empty() ? column.title : absl::StrCat(column.group, ", ", column.title)));
+    titles.push_back(
+        MarkdownEscape(column.group.empty() ? column.title : absl::StrCat(column.group, ", ", column.title)));
     rules.push_back(column.right ? "---:" : "---");
   }
   absl::StrAppend(&out, "| ", absl::StrJoin(titles, " | "), " |\n| ", absl::StrJoin(rules, " | "), " |\n");

@@ -29,11 +29,21 @@ std::string JsonString(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
       default:
         if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
           absl::StrAppendFormat(&out, "\\u%04x", static_cast<unsigned char>(c));
@@ -64,8 +74,10 @@ std::string ShellQuoted(std::string_view text) {
   if (!text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos) return std::string(text);
   std::string out = "'";
   for (const char c : text) {
-    if (c == '\'') out += "'\\''";
-    else out += c;
+    if (c == '\'')
+      out += "'\\''";
+    else
+      out += c;
   }
   return out + "'";
 }
@@ -88,14 +100,18 @@ std::string Shortened(std::string_view text, size_t width) {
 
 std::string CellText(const Cell& cell, bool exact) {
   switch (cell.kind) {
-    case Cell::Kind::kNull: return exact ? "" : "-";
-    case Cell::Kind::kFlag: return cell.integer != 0 ? "true" : "false";
-    case Cell::Kind::kInteger: return absl::StrCat(cell.integer);
+    case Cell::Kind::kNull:
+      return exact ? "" : "-";
+    case Cell::Kind::kFlag:
+      return cell.integer != 0 ? "true" : "false";
+    case Cell::Kind::kInteger:
+      return absl::StrCat(cell.integer);
     case Cell::Kind::kNumber:
       if (!std::isfinite(cell.number) || exact) return ShortestDouble(cell.number);
       return absl::StrFormat("%.6g", cell.number);
     case Cell::Kind::kText:
-    case Cell::Kind::kJson: return cell.text;
+    case Cell::Kind::kJson:
+      return cell.text;
   }
   return "";
 }

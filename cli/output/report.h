@@ -1,6 +1,6 @@
 // What a command has to say, apart from how it is printed. Must not know gRPC or what any column means.
-// Records are for programs (json, csv); sheets are for people (table, markdown, latex). A report without sheets shows its
-// records as one sheet.
+// Records are for programs (json, csv); sheets are for people (table, markdown, latex). A report without sheets shows
+// its records as one sheet.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ struct Records {
 struct Sheet {
   struct Column {
     std::string title;
-    bool right = false;     // aligned
-    std::string group;      // a heading over neighbouring columns of the same group
+    bool right = false;  // aligned
+    std::string group;   // a heading over neighbouring columns of the same group
   };
   std::string title;
   std::vector<Column> columns;
@@ -55,9 +55,9 @@ enum class OutputFormat { kTable, kJson, kCsv, kMarkdown, kLatex };
 std::optional<OutputFormat> ParseOutputFormat(std::string_view name);
 const std::vector<std::string>& OutputFormatNames();
 
-// The whole text, with its last line break. JSON is one array of one object a row; NaN and infinities are null there, and a field
-// NAME_status says "nan", "inf" or "-inf". `width` is the number of columns of the terminal: a table with groups of columns that does not fit
-// is printed group below group.
+// The whole text, with its last line break. JSON is one array of one object a row; NaN and infinities are null there,
+// and a field NAME_status says "nan", "inf" or "-inf". `width` is the number of columns of the terminal: a table with
+// groups of columns that does not fit is printed group below group.
 std::string Print(const Report& report, OutputFormat format, int width = 120);
 
 // "[1,2,3]" of numbers; a JSON string with its quotes.

@@ -36,8 +36,14 @@ GoldenAttentionCase ParseCase(const Json& json) {
   c.d = GoldenInteger(json.at("d"), "d", 1);
   if (json.contains("window")) c.window = GoldenInteger(json["window"], "window", 0);
   const std::vector<size_t> rows = {static_cast<size_t>(c.T)}, matrix = {rows[0], static_cast<size_t>(c.d)};
-  for (const auto& [key, to] : {std::pair{"q", &c.q}, {"k", &c.k}, {"v", &c.v}, {"dout", &c.dout}, {"out", &c.out},
-                                {"dq", &c.dq}, {"dk", &c.dk}, {"dv", &c.dv}}) {
+  for (const auto& [key, to] : {std::pair{"q", &c.q},
+                                {"k", &c.k},
+                                {"v", &c.v},
+                                {"dout", &c.dout},
+                                {"out", &c.out},
+                                {"dq", &c.dq},
+                                {"dk", &c.dk},
+                                {"dv", &c.dv}}) {
     *to = GoldenArray(json.at(key), key, matrix);
   }
   if (json.contains("row_weight_sum")) {
@@ -61,9 +67,10 @@ GoldenAttentionCase ParseCase(const Json& json) {
   if (c.spec.has_learned_bias() || json.contains("d_learned_b")) {
     c.d_learned_b = GoldenNumber(json.at("d_learned_b"), "d_learned_b");
   }
-  for (std::string& name : GoldenUnknownFields(
-           json, "", {"name", "spec", "T", "d", "window", "q", "k", "v", "dout", "out", "dq", "dk", "dv", "row_weight_sum",
-                      "zero_rows", "learned_s", "learned_b", "d_learned_s", "d_learned_b"})) {
+  for (std::string& name :
+       GoldenUnknownFields(json, "",
+                           {"name", "spec", "T", "d", "window", "q", "k", "v", "dout", "out", "dq", "dk", "dv",
+                            "row_weight_sum", "zero_rows", "learned_s", "learned_b", "d_learned_s", "d_learned_b"})) {
     c.not_covered.push_back(std::move(name));
   }
   return c;
@@ -94,7 +101,8 @@ std::vector<double> GoldenArray(const Json& value, const std::string& name, std:
       out.push_back(GoldenNumber(item, absl::StrCat(name, "[", out.size(), "]")));
       continue;
     }
-    if (!item.is_array() || item.size() != columns) throw std::invalid_argument(name + " has rows of different lengths");
+    if (!item.is_array() || item.size() != columns)
+      throw std::invalid_argument(name + " has rows of different lengths");
     for (const Json& x : item) out.push_back(GoldenNumber(x, absl::StrCat("an element of ", name)));
   }
   if (shape != nullptr) *shape = rows ? std::vector<size_t>{value.size(), columns} : std::vector<size_t>{value.size()};
@@ -129,7 +137,8 @@ AttentionSpec ParseGoldenAttentionSpec(const Json& json) {
     } else if (key == "scale" && value.is_number()) {
       spec.scale = ScoreScale::kConstant;
       spec.scale_constant = value.get<double>();
-    } else if (key == "scale" && value.is_string() && ParseConstantScale(value.get<std::string>(), &spec.scale_constant)) {
+    } else if (key == "scale" && value.is_string() &&
+               ParseConstantScale(value.get<std::string>(), &spec.scale_constant)) {
       spec.scale = ScoreScale::kConstant;
     } else if (key == "scale") {
       spec.scale = Parsed(json, "scale", ParseScoreScale);
@@ -162,7 +171,8 @@ absl::Status ForEachGoldenCase(const std::string& path, const std::function<void
   try {
     const Json json = Json::parse(text);
     const Json& cases = json.at("cases");
-    if (!cases.is_array() || cases.empty()) throw std::invalid_argument("\"cases\" must be a list of at least one case");
+    if (!cases.is_array() || cases.empty())
+      throw std::invalid_argument("\"cases\" must be a list of at least one case");
     for (size_t i = 0; i < cases.size(); ++i) {
       where = absl::StrCat(path, ": cases[", i, "]");
       parse(cases[i]);

@@ -20,11 +20,11 @@ struct GoldenAttentionCase {
   int window = 0;
   std::vector<double> q, k, v, dout;
   std::vector<double> out, dq, dk, dv;
-  std::vector<double> row_weight_sum;  // [T], empty when the file has none
+  std::vector<double> row_weight_sum;         // [T], empty when the file has none
   std::optional<std::vector<int>> zero_rows;  // 0-based; unset when the file has none
   double learned_s = 1, learned_b = 0;
   std::optional<double> d_learned_s, d_learned_b;  // set wherever the spec learns s, b
-  std::vector<std::string> not_covered;  // expected values that the file lacks, and fields that nobody knows
+  std::vector<std::string> not_covered;            // expected values that the file lacks, and fields that nobody knows
 };
 
 // NotFound: no such file; InvalidArgument, naming the case: not JSON, a missing field, an unknown spec

@@ -16,15 +16,16 @@
 
 namespace ablate {
 
-// `parse` once for each of the file's `cases`. NotFound: no such file; InvalidArgument, naming the case: not JSON, no cases,
-// or what `parse` threw.
+// `parse` once for each of the file's `cases`. NotFound: no such file; InvalidArgument, naming the case: not JSON, no
+// cases, or what `parse` threw.
 absl::Status ForEachGoldenCase(const std::string& path, const std::function<void(const nlohmann::json&)>& parse);
 
 // A number, not a boolean; an integer in [least, most], not 7.5.
 double GoldenNumber(const nlohmann::json& value, const std::string& name);
 int GoldenInteger(const nlohmann::json& value, const std::string& name, int least, int most = 1 << 24);
 
-// A list of numbers, or a list of rows of one length, flattened; `shape` (may be null) receives the lengths, 1 or 2 of them.
+// A list of numbers, or a list of rows of one length, flattened; `shape` (may be null) receives the lengths, 1 or 2 of
+// them.
 std::vector<double> GoldenArray(const nlohmann::json& value, const std::string& name, std::vector<size_t>* shape);
 // The same, where the shape is known.
 std::vector<double> GoldenArray(const nlohmann::json& value, const std::string& name, const std::vector<size_t>& shape);

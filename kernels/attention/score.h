@@ -1,8 +1,8 @@
 // The mathematics of one score, for every device: activations, powers, row constants and row statistics.
 // Must not know tiles, threads or memory. Formulas and names: docs/attention.md (kernel mathematics).
 //
-// Value functions are templates over F: float, or a vector of floats with element-wise operators (GCC's vector types), so
-// that one text serves scalars, AVX2 and CUDA. They are free of branches and of libm. Relative errors below 5e-7.
+// Value functions are templates over F: float, or a vector of floats with element-wise operators (GCC's vector types),
+// so that one text serves scalars, AVX2 and CUDA. They are free of branches and of libm. Relative errors below 5e-7.
 //
 // The rescaled form of a row (i attends n keys, S_j its scores, u_j = phi(S_j - shift), Z1 = sum u, o its offset):
 //   t  = o Z1 / n                what u must exceed
@@ -120,8 +120,8 @@ ABLATE_HD F Log2(F y) {
   return p * t + e;
 }
 
-// log(1 + e) / e on [0, 1]: minimax of degree 7, relative error 2e-7. (log1p(e) itself as log(1 + e) would lose all digits of
-// a small e.)
+// log(1 + e) / e on [0, 1]: minimax of degree 7, relative error 2e-7. (log1p(e) itself as log(1 + e) would lose all
+// digits of a small e.)
 template <class F>
 ABLATE_HD F Log1pOver(F e) {
   const F e2 = e * e;
@@ -131,9 +131,9 @@ ABLATE_HD F Log1pOver(F e) {
 }
 
 // --- activations: u = phi(s) >= 0, and its slope ---
-// Value and ValueAndSlope give the same bits: backward must see forward's u, or a row of little contrast would not have y <= 1.
-// kShifted: u = phi(s - row maximum), allowed because a common factor cancels under l1.
-// kExpTail: phi(s) = e^s (1 + O(e^s)) far below 0; under l1, rows that lie wholly there are computed by ExpActivation.
+// Value and ValueAndSlope give the same bits: backward must see forward's u, or a row of little contrast would not have
+// y <= 1. kShifted: u = phi(s - row maximum), allowed because a common factor cancels under l1. kExpTail: phi(s) = e^s
+// (1 + O(e^s)) far below 0; under l1, rows that lie wholly there are computed by ExpActivation.
 
 struct ExpActivation {
   static constexpr bool kShifted = true, kExpTail = false;
@@ -211,11 +211,16 @@ struct ReluSquaredActivation {
 template <class Visit>
 auto VisitActivation(Activation activation, Visit visit) {
   switch (activation) {
-    case Activation::kExp: return visit(ExpActivation{});
-    case Activation::kSoftplus: return visit(SoftplusActivation{});
-    case Activation::kSigmoid: return visit(SigmoidActivation{});
-    case Activation::kRelu: return visit(ReluActivation{});
-    case Activation::kReluSquared: return visit(ReluSquaredActivation{});
+    case Activation::kExp:
+      return visit(ExpActivation{});
+    case Activation::kSoftplus:
+      return visit(SoftplusActivation{});
+    case Activation::kSigmoid:
+      return visit(SigmoidActivation{});
+    case Activation::kRelu:
+      return visit(ReluActivation{});
+    case Activation::kReluSquared:
+      return visit(ReluSquaredActivation{});
   }
   return visit(ExpActivation{});
 }
@@ -284,13 +289,13 @@ auto VisitPower(float p, Visit visit) {
 
 // --- one member of the family, as plain data that is passed to kernels by value ---
 struct Config {
-  float scale_unit = 1;      // c = scale_unit (s l + b), l = log n or 1
+  float scale_unit = 1;  // c = scale_unit (s l + b), l = log n or 1
   bool scale_log_n = false;
-  float bias = 0;            // beta = bias - (bias_log_n ? log n : 0)
+  float bias = 0;  // beta = bias - (bias_log_n ? log n : 0)
   bool bias_log_n = false;
   bool l1 = true, count = false, sharpen = false;
   float p = 1, offset = 1;
-  float negligible_y = 0;    // y up to this weigh at most 1e-13 of the row's largest and may be taken as zero in forward
+  float negligible_y = 0;  // y up to this weigh at most 1e-13 of the row's largest and may be taken as zero in forward
   int offset_free_rows = 3;
 };
 
@@ -299,15 +304,28 @@ inline Config MakeConfig(const AttentionSpec& spec, int D) {
   const double root = 1 / std::sqrt(static_cast<double>(D)), log_d = std::log(static_cast<double>(D));
   double unit = 1;
   switch (spec.scale) {
-    case ScoreScale::kOne: break;
-    case ScoreScale::kInvSqrtD: unit = root; break;
-    case ScoreScale::kLogD: unit = log_d; break;
-    case ScoreScale::kLogN: config.scale_log_n = true; break;
-    case ScoreScale::kLogDLogN: unit = log_d, config.scale_log_n = true; break;
+    case ScoreScale::kOne:
+      break;
+    case ScoreScale::kInvSqrtD:
+      unit = root;
+      break;
+    case ScoreScale::kLogD:
+      unit = log_d;
+      break;
+    case ScoreScale::kLogN:
+      config.scale_log_n = true;
+      break;
+    case ScoreScale::kLogDLogN:
+      unit = log_d, config.scale_log_n = true;
+      break;
     case ScoreScale::kLogNInvSqrtD:
     case ScoreScale::kSsmax:
-    case ScoreScale::kSsmaxBias: unit = root, config.scale_log_n = true; break;
-    case ScoreScale::kConstant: unit = spec.scale_constant; break;
+    case ScoreScale::kSsmaxBias:
+      unit = root, config.scale_log_n = true;
+      break;
+    case ScoreScale::kConstant:
+      unit = spec.scale_constant;
+      break;
   }
   config.scale_unit = static_cast<float>(unit);
   config.bias_log_n = spec.logit_bias == LogitBias::kNegLogN;
@@ -326,17 +344,17 @@ inline Config MakeConfig(const AttentionSpec& spec, int D) {
 
 // What a row is before its scores are known.
 struct RowConst {
-  float c;         // scale
-  float c_by_s;    // dc/ds; dc/db is config.scale_unit
-  float beta;      // score bias
-  float n;         // attended keys
-  float offset;    // o
-  float weight;    // C of an unsharpened row without l1
-  float slope;     // m of ALiBi, 0 without it
+  float c;       // scale
+  float c_by_s;  // dc/ds; dc/db is config.scale_unit
+  float beta;    // score bias
+  float n;       // attended keys
+  float offset;  // o
+  float weight;  // C of an unsharpened row without l1
+  float slope;   // m of ALiBi, 0 without it
 };
 
-// ALiBi's slope of head h (0-based) of H: 2^(-8 (h+1) / H) where H is a power of two; otherwise those of the power of two below
-// H, then every other one of the power above (arXiv 2108.12409, its authors' code).
+// ALiBi's slope of head h (0-based) of H: 2^(-8 (h+1) / H) where H is a power of two; otherwise those of the power of
+// two below H, then every other one of the power above (arXiv 2108.12409, its authors' code).
 inline float AlibiSlope(int h, int H) {
   int power = 1;
   while (2 * power <= H) power *= 2;
@@ -381,8 +399,8 @@ ABLATE_HD RowStat PlainStat(const Config& config, const RowConst& row, float shi
   return {shift, 1, 0, z1 == 0 ? 0.0f : config.l1 ? 1.0f / z1 : row.weight};
 }
 
-// After the first pass over a row to be sharpened; c is still to be set (1 / sum y^p), unless the row turned out to be a
-// zero row (0) or without contrast (negative): both are final.
+// After the first pass over a row to be sharpened; c is still to be set (1 / sum y^p), unless the row turned out to be
+// a zero row (0) or without contrast (negative): both are final.
 ABLATE_HD RowStat SharpenedStat(const RowConst& row, float shift, float z1, float largest_u) {
   if (z1 == 0) return {shift, 1, 0, 0};
   const float threshold = row.offset / row.n * z1;

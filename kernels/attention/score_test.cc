@@ -17,10 +17,13 @@ TEST(Score, ExponentialsAndLogarithm) {
   for (float x = -86.9f; x < 86.9f; x += 0.0137f) {
     EXPECT_LT(Relative(Exp(x), std::exp(static_cast<double>(x))), kTolerance) << x;
   }
-  for (float x = -125.9f; x < 126; x += 0.0137f) EXPECT_LT(Relative(Exp2(x), std::exp2(static_cast<double>(x))), kTolerance);
-  for (float y = 1e-30f; y < 3; y *= 1.0037f) EXPECT_NEAR(Log2(y), std::log2(static_cast<double>(y)), 4e-7 + 2e-7 * std::abs(std::log2(y)));
+  for (float x = -125.9f; x < 126; x += 0.0137f)
+    EXPECT_LT(Relative(Exp2(x), std::exp2(static_cast<double>(x))), kTolerance);
+  for (float y = 1e-30f; y < 3; y *= 1.0037f)
+    EXPECT_NEAR(Log2(y), std::log2(static_cast<double>(y)), 4e-7 + 2e-7 * std::abs(std::log2(y)));
   // Relative near 1, where a power of 100 looks.
-  for (float y : {0.999999f, 0.9999f, 0.99f, 1.00001f}) EXPECT_LT(Relative(Log2(y), std::log2(static_cast<double>(y))), kTolerance);
+  for (float y : {0.999999f, 0.9999f, 0.99f, 1.00001f})
+    EXPECT_LT(Relative(Log2(y), std::log2(static_cast<double>(y))), kTolerance);
   EXPECT_EQ(Log2(1.0f), 0);
   EXPECT_LT(Exp(-1000.0f), 2e-38f);
   EXPECT_TRUE(std::isfinite(Exp(1e30f)));
@@ -48,7 +51,8 @@ TEST(Score, ActivationsAndTheirSlopes) {
   CheckActivation<SigmoidActivation>(
       -80, 80, [](double s) { return 1 / (1 + std::exp(-s)); },
       [](double s) { return 1 / (1 + std::exp(-s)) / (1 + std::exp(s)); });
-  CheckActivation<ReluActivation>(-3, 3, [](double s) { return s > 0 ? s : 0; }, [](double s) { return s > 0 ? 1.0 : 0; });
+  CheckActivation<ReluActivation>(
+      -3, 3, [](double s) { return s > 0 ? s : 0; }, [](double s) { return s > 0 ? 1.0 : 0; });
   CheckActivation<ReluSquaredActivation>(
       -3, 3, [](double s) { return s > 0 ? s * s : 0; }, [](double s) { return s > 0 ? 2 * s : 0; });
 }
@@ -59,8 +63,9 @@ TEST(Score, Powers) {
       for (float y = 0.001f; y <= 1.0f; y += 0.00173f) {
         const double want = std::pow(static_cast<double>(y), p - 1.0);
         if (want < 1e-30) continue;
-        // Whole p: each squaring doubles the relative error, p half-units in the last place (6e-8) in the end. Real p: the
-        // exponent (p - 1) log2 y carries the errors of the logarithm and of the product, about 2e-7 of it, times ln 2.
+        // Whole p: each squaring doubles the relative error, p half-units in the last place (6e-8) in the end. Real p:
+        // the exponent (p - 1) log2 y carries the errors of the logarithm and of the product, about 2e-7 of it, times
+        // ln 2.
         const double bound = p == std::floor(p) ? 6e-8 * p : 1.4e-7 * std::abs(std::log2(want));
         EXPECT_LT(Relative(power.MinusOne(y, p), want), kTolerance + bound) << y << "^" << p - 1;
       }

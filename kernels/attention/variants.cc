@@ -26,7 +26,7 @@ constexpr NameRow<ScoreScale> kScoreScales[] = {
     {ScoreScale::kConstant, "constant"},
 };
 constexpr NameRow<Activation> kActivations[] = {
-    {Activation::kExp, "exp"},   {Activation::kSoftplus, "softplus"},         {Activation::kSigmoid, "sigmoid"},
+    {Activation::kExp, "exp"},   {Activation::kSoftplus, "softplus"},        {Activation::kSigmoid, "sigmoid"},
     {Activation::kRelu, "relu"}, {Activation::kReluSquared, "relu_squared"},
 };
 constexpr NameRow<Normalisation> kNormalisations[] = {
@@ -69,19 +69,14 @@ const std::vector<AttentionVariant>& AttentionVariants() {
        {.qk_norm = QkNorm::kL2, .scale = ScoreScale::kLogDLogN, .activation = Activation::kSoftplus},
        "softplus of log d log n q.k, q and k of unit length"},
       {"lssar",
-       {.qk_norm = QkNorm::kL2,
-        .scale = ScoreScale::kLogDLogN,
-        .activation = Activation::kSoftplus,
-        .sharpen_p = 15.0},
+       {.qk_norm = QkNorm::kL2, .scale = ScoreScale::kLogDLogN, .activation = Activation::kSoftplus, .sharpen_p = 15.0},
        "lssa re-weighted: max(0, a n - 1)^p"},
       {"cosine_softmax",
        {.qk_norm = QkNorm::kL2, .scale = ScoreScale::kLogDLogN},
        "the control for lssa: its scale and unit lengths with exp"},
       {"softmax_sharpened", {.sharpen_p = 15.0}, "softmax re-weighted as lssar is"},
       {"sigmoid",
-       {.activation = Activation::kSigmoid,
-        .normalisation = Normalisation::kNone,
-        .logit_bias = LogitBias::kNegLogN},
+       {.activation = Activation::kSigmoid, .normalisation = Normalisation::kNone, .logit_bias = LogitBias::kNegLogN},
        "sigmoid of q.k / sqrt d - log n, not normalised"},
       {"sigmoid_sharpened",
        {.activation = Activation::kSigmoid, .sharpen_p = 15.0},
@@ -106,8 +101,8 @@ const AttentionVariant* FindAttentionVariant(std::string_view name) {
 absl::Status ValidateAttentionSpec(const AttentionSpec& spec) {
   if (spec.sharpen_p.has_value()) {
     if (!(std::isfinite(*spec.sharpen_p) && *spec.sharpen_p >= 1)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("attention.p is ", ShortestDouble(*spec.sharpen_p), "; it must be a finite number of at least 1"));
+      return absl::InvalidArgumentError(absl::StrCat("attention.p is ", ShortestDouble(*spec.sharpen_p),
+                                                     "; it must be a finite number of at least 1"));
     }
     if (spec.normalisation != Normalisation::kL1) {
       return absl::InvalidArgumentError(

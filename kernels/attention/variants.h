@@ -26,15 +26,15 @@ namespace ablate {
 
 enum class QkNorm { kNone, kL2 };
 enum class ScoreScale {
-  kOne,               // "one"
-  kInvSqrtD,          // "inv_sqrt_d"
-  kLogD,              // "log_d"
-  kLogN,              // "log_n"
-  kLogDLogN,          // "log_d_log_n"
-  kLogNInvSqrtD,      // "log_n_inv_sqrt_d"
-  kSsmax,             // "ssmax": s log n / sqrt d, s learned per head and layer
-  kSsmaxBias,         // "ssmax_bias": (s log n + b) / sqrt d
-  kConstant,          // "constant": scale_constant
+  kOne,           // "one"
+  kInvSqrtD,      // "inv_sqrt_d"
+  kLogD,          // "log_d"
+  kLogN,          // "log_n"
+  kLogDLogN,      // "log_d_log_n"
+  kLogNInvSqrtD,  // "log_n_inv_sqrt_d"
+  kSsmax,         // "ssmax": s log n / sqrt d, s learned per head and layer
+  kSsmaxBias,     // "ssmax_bias": (s log n + b) / sqrt d
+  kConstant,      // "constant": scale_constant
 };
 enum class Activation { kExp, kSoftplus, kSigmoid, kRelu, kReluSquared };
 enum class Normalisation { kL1, kCount, kNone };
@@ -48,33 +48,34 @@ enum class LogitBias {
 struct AttentionSpec {
   QkNorm qk_norm = QkNorm::kNone;
   ScoreScale scale = ScoreScale::kInvSqrtD;
-  double scale_constant = 1.0;     // c of ScoreScale::kConstant
+  double scale_constant = 1.0;  // c of ScoreScale::kConstant
   Activation activation = Activation::kExp;
   Normalisation normalisation = Normalisation::kL1;
   LogitBias logit_bias = LogitBias::kNone;
-  int train_length = 0;            // T_train of LogitBias::kNegLogTrain; unused otherwise
+  int train_length = 0;             // T_train of LogitBias::kNegLogTrain; unused otherwise
   std::optional<double> sharpen_p;  // any real >= 1; unset: no sharpening
   double sharpen_offset = 1.0;
   int offset_free_rows = 3;
-  bool alibi = false;              // set by the model from its kind of positions: no axis of the family, not in the table
+  bool alibi = false;  // set by the model from its kind of positions: no axis of the family, not in the table
 
   bool has_learned_scale() const { return scale == ScoreScale::kSsmax || scale == ScoreScale::kSsmaxBias; }
   bool has_learned_bias() const { return scale == ScoreScale::kSsmaxBias; }
   bool operator==(const AttentionSpec&) const = default;
 };
 
-// InvalidArgument, with the field's axis name and the reason: sharpening without l1, p < 1 or not finite, negative offset,
-// negative offset_free_rows, a constant scale that is not finite.
+// InvalidArgument, with the field's axis name and the reason: sharpening without l1, p < 1 or not finite, negative
+// offset, negative offset_free_rows, a constant scale that is not finite.
 absl::Status ValidateAttentionSpec(const AttentionSpec& spec);
 
 struct AttentionVariant {
-  std::string_view name;      // "lssar"
+  std::string_view name;  // "lssar"
   AttentionSpec spec;
-  std::string_view summary;   // one line for `--help` and the docs
+  std::string_view summary;  // one line for `--help` and the docs
 };
 
-// All named members, in the order of the docs: softmax, ssmax, ssmax_bias, ssmax_fixed, lssa, lssar (p = 15), cosine_softmax,
-// softmax_sharpened (p = 15), sigmoid, sigmoid_sharpened (p = 15), relu, relu_squared. A new variant is one row here.
+// All named members, in the order of the docs: softmax, ssmax, ssmax_bias, ssmax_fixed, lssa, lssar (p = 15),
+// cosine_softmax, softmax_sharpened (p = 15), sigmoid, sigmoid_sharpened (p = 15), relu, relu_squared. A new variant is
+// one row here.
 const std::vector<AttentionVariant>& AttentionVariants();
 
 // nullptr when there is none of that name.

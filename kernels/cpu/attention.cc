@@ -26,7 +26,8 @@ using score::Config;
 using score::RowConst;
 using score::RowStat;
 
-// Rows of a panel: enough to reuse what the products load, few enough for `panels` arrays of scores to stay in the L2 cache.
+// Rows of a panel: enough to reuse what the products load, few enough for `panels` arrays of scores to stay in the L2
+// cache.
 int PanelRows(int T, int window, int panels) {
   constexpr int kLargest = 48, kSmallest = 12, kCacheFloats = 144 * 1024;
   const int keys = window > 0 ? std::min(T, window + kLargest) : T;
@@ -107,8 +108,8 @@ struct Call {
   }
 };
 
-// Rows [begin, begin + rows) of one head against their keys. Rows that only fill up the last tile take part in the products
-// as zeros.
+// Rows [begin, begin + rows) of one head against their keys. Rows that only fill up the last tile take part in the
+// products as zeros.
 struct Panel {
   int begin, rows;
   int R;  // rows rounded up to whole tiles
@@ -286,8 +287,7 @@ ScaleGradients BackwardChunk(const Call& call, attention::BackwardRow backward_r
     }
 
     std::memset(sums, 0, sizeof(float) * panel.R * width);
-    attention::AccumulateRows(gradients, panel.R, ranges, panel.first_block, k_rows, width, shape.T, false,
-                              sums);
+    attention::AccumulateRows(gradients, panel.R, ranges, panel.first_block, k_rows, width, shape.T, false, sums);
     for (int r = 0; r < panel.rows; ++r) {
       float* const dq_row = dq + (int64_t{row} + r) * D;
       for (int d = 0; d < D; ++d) dq_row[d] = sums[r * width + d] * scales[r];
@@ -363,10 +363,10 @@ void CpuAttentionBackward(int threads, const AttentionSpec& spec, const Attentio
     scratch.Reset(BackwardScratchFloats(call));
     float* const dk_sums = partial.empty() ? scratch.Take(sum_floats) : partial.data() + task * sum_floats * 2;
     float* const dv_sums = partial.empty() ? scratch.Take(sum_floats) : dk_sums + sum_floats;
-    by_scale[task] = BackwardChunk(
-        call, backward_row, static_cast<int>(head / shape.H), static_cast<int>(head % shape.H), chunks.begin[chunk],
-        chunks.begin[chunk + 1], q + head * head_floats, k + head * head_floats, v + head * head_floats, out, dout,
-        row_stats + 4 * head * shape.T, dq + head * head_floats, dk_sums, dv_sums);
+    by_scale[task] = BackwardChunk(call, backward_row, static_cast<int>(head / shape.H),
+                                   static_cast<int>(head % shape.H), chunks.begin[chunk], chunks.begin[chunk + 1],
+                                   q + head * head_floats, k + head * head_floats, v + head * head_floats, out, dout,
+                                   row_stats + 4 * head * shape.T, dq + head * head_floats, dk_sums, dv_sums);
     if (partial.empty()) {
       unpack(dk_sums, head, dk, false);
       unpack(dv_sums, head, dv, false);

@@ -1,6 +1,6 @@
-// The attention family on the CPU in float32, forward and backward: row panels whose scores stay in the L2 cache, causal,
-// never T x T. Must not know the Backend object: kernels/cpu/backend calls these two functions for its ops of these names.
-// Formulas: docs/attention.md; kernels/attention/score.h has the part that is shared with CUDA.
+// The attention family on the CPU in float32, forward and backward: row panels whose scores stay in the L2 cache,
+// causal, never T x T. Must not know the Backend object: kernels/cpu/backend calls these two functions for its ops of
+// these names. Formulas: docs/attention.md; kernels/attention/score.h has the part that is shared with CUDA.
 //
 // Thread rule: any thread may call; a call uses up to `threads` threads (>= 1) and its results have the same bits
 // for every number of them.

@@ -49,16 +49,17 @@ ABLATE_HD void ForBlocks(const RowSpan& span, Body body) {
   }
 }
 
-#define ABLATE_BODY(half, at, packed, lanes) \
+#define ABLATE_BODY(half, at, packed, lanes)                                                                \
   [&]([[maybe_unused]] auto half, int64_t at, [[maybe_unused]] int64_t packed, [[maybe_unused]] auto lanes) \
       __attribute__((always_inline))
 
 float LargestScore(const RowConst& row, const RowSpan& span, const float* scores) {
   F8 largest[2] = {Broadcast(kLowest), Broadcast(kLowest)};
-  ForBlocks(span, ABLATE_BODY(half, at, packed, lanes) {
-    largest[half.value] =
-        score::Max(largest[half.value], lanes.Or(LoadF8(scores + at) * row.c + row.beta, kLowest));
-  });
+  ForBlocks(
+      span, ABLATE_BODY(half, at, packed, lanes) {
+        largest[half.value] =
+            score::Max(largest[half.value], lanes.Or(LoadF8(scores + at) * row.c + row.beta, kLowest));
+      });
   return MaxLanes(score::Max(largest[0], largest[1]));
 }
 
@@ -87,12 +88,13 @@ template <class Phi>
 Activated Activate(const RowConst& row, const RowSpan& span, float shift, float* scores) {
   const float c = row.c, beta = row.beta - shift;
   F8 sum[2] = {}, largest[2] = {};
-  ForBlocks(span, ABLATE_BODY(half, at, packed, lanes) {
-    const F8 u = lanes.Or(Phi::Value(LoadF8(scores + at) * c + beta), 0);
-    StoreF8(scores + at, u);
-    sum[half.value] += u;
-    largest[half.value] = score::Max(largest[half.value], u);
-  });
+  ForBlocks(
+      span, ABLATE_BODY(half, at, packed, lanes) {
+        const F8 u = lanes.Or(Phi::Value(LoadF8(scores + at) * c + beta), 0);
+        StoreF8(scores + at, u);
+        sum[half.value] += u;
+        largest[half.value] = score::Max(largest[half.value], u);
+      });
   return {SumLanes(sum[0] + sum[1]), MaxLanes(score::Max(largest[0], largest[1]))};
 }
 
@@ -101,14 +103,15 @@ template <class Power>
 float Sharpen(const Config& config, const RowStat& stat, const RowSpan& span, float* scores) {
   const float a = stat.a, threshold = stat.threshold, p = config.p, negligible = config.negligible_y;
   F8 sum[2] = {};
-  ForBlocks(span, ABLATE_BODY(half, at, packed, lanes) {
-    // Zero outside the row, as u is.
-    const F8 all = (LoadF8(scores + at) - threshold) * a;
-    const F8 y = all > negligible ? all : F8{};
-    const F8 b = y * Power::MinusOne(y, p);
-    StoreF8(scores + at, b);
-    sum[half.value] += b;
-  });
+  ForBlocks(
+      span, ABLATE_BODY(half, at, packed, lanes) {
+        // Zero outside the row, as u is.
+        const F8 all = (LoadF8(scores + at) - threshold) * a;
+        const F8 y = all > negligible ? all : F8{};
+        const F8 b = y * Power::MinusOne(y, p);
+        StoreF8(scores + at, b);
+        sum[half.value] += b;
+      });
   return SumLanes(sum[0] + sum[1]);
 }
 
@@ -140,34 +143,38 @@ template <class Phi>
 void BackwardPlain(const RowConst& row, const RowStat& stat, const RowSpan& span, float mean_gradient, float* scores,
                    float* gradients) {
   const float c = row.c, beta = row.beta - stat.shift, weight = std::fabs(stat.c);
-  ForBlocks(span, ABLATE_BODY(half, at, packed, lanes) {
-    F8 slope;
-    const F8 u = Phi::ValueAndSlope(LoadF8(scores + at) * c + beta, &slope);
-    StoreF8(scores + at, lanes.Or(u * weight, 0));
-    StoreF8(gradients + at, lanes.Or((LoadF8(gradients + at) - mean_gradient) * weight * slope, 0));
-  });
+  ForBlocks(
+      span, ABLATE_BODY(half, at, packed, lanes) {
+        F8 slope;
+        const F8 u = Phi::ValueAndSlope(LoadF8(scores + at) * c + beta, &slope);
+        StoreF8(scores + at, lanes.Or(u * weight, 0));
+        StoreF8(gradients + at, lanes.Or((LoadF8(gradients + at) - mean_gradient) * weight * slope, 0));
+      });
 }
 
 template <class Phi, class Power>
 void BackwardSharpened(float p, const RowConst& row, const RowStat& stat, const RowSpan& span, float mean_gradient,
                        float* scores, float* gradients, float* scratch) {
-  const float c = row.c, beta = row.beta - stat.shift, a = stat.a, threshold = stat.threshold, weight = stat.c, pc = p * stat.c;
+  const float c = row.c, beta = row.beta - stat.shift, a = stat.a, threshold = stat.threshold, weight = stat.c,
+              pc = p * stat.c;
   F8 sum[2] = {};
-  ForBlocks(span, ABLATE_BODY(half, at, packed, lanes) {
-    F8 slope;
-    const F8 u = Phi::ValueAndSlope(LoadF8(scores + at) * c + beta, &slope);
-    const F8 y = lanes.Or(score::Max(F8{}, (u - threshold) * a), 0);
-    const F8 power = Power::MinusOne(y, p);
-    const F8 h = power * pc * (LoadF8(gradients + at) - mean_gradient);
-    StoreF8(scores + at, y * power * weight);
-    StoreF8(gradients + at, h);
-    StoreF8(scratch + packed, lanes.Or(slope * a, 0));
-    sum[half.value] += h;
-  });
+  ForBlocks(
+      span, ABLATE_BODY(half, at, packed, lanes) {
+        F8 slope;
+        const F8 u = Phi::ValueAndSlope(LoadF8(scores + at) * c + beta, &slope);
+        const F8 y = lanes.Or(score::Max(F8{}, (u - threshold) * a), 0);
+        const F8 power = Power::MinusOne(y, p);
+        const F8 h = power * pc * (LoadF8(gradients + at) - mean_gradient);
+        StoreF8(scores + at, y * power * weight);
+        StoreF8(gradients + at, h);
+        StoreF8(scratch + packed, lanes.Or(slope * a, 0));
+        sum[half.value] += h;
+      });
   const float e = score::SumHFactor(row) * SumLanes(sum[0] + sum[1]);
-  ForBlocks(span, ABLATE_BODY(half, at, packed, lanes) {
-    StoreF8(gradients + at, (LoadF8(gradients + at) - e) * LoadF8(scratch + packed));
-  });
+  ForBlocks(
+      span, ABLATE_BODY(half, at, packed, lanes) {
+        StoreF8(gradients + at, (LoadF8(gradients + at) - e) * LoadF8(scratch + packed));
+      });
 }
 
 template <class Phi, class Power>
@@ -210,17 +217,15 @@ RowConst ApplyAlibi(const RowConst& row, int query, const RowSpan& span, float* 
 
 ForwardRow ForwardRowFor(Activation activation, const Config& config) {
   return score::VisitActivation(activation, [&](auto phi) {
-    return score::VisitPower(config.p, [&](auto power) -> ForwardRow {
-      return &Forward<decltype(phi), decltype(power)>;
-    });
+    return score::VisitPower(config.p,
+                             [&](auto power) -> ForwardRow { return &Forward<decltype(phi), decltype(power)>; });
   });
 }
 
 BackwardRow BackwardRowFor(Activation activation, const Config& config) {
   return score::VisitActivation(activation, [&](auto phi) {
-    return score::VisitPower(config.p, [&](auto power) -> BackwardRow {
-      return &Backward<decltype(phi), decltype(power)>;
-    });
+    return score::VisitPower(config.p,
+                             [&](auto power) -> BackwardRow { return &Backward<decltype(phi), decltype(power)>; });
   });
 }
 

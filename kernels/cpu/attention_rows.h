@@ -1,6 +1,6 @@
-// The element-wise passes over one row of a panel: scores -> weights, and scores and output gradients -> weights and score
-// gradients. Must not know matrices or threads. Formulas: kernels/attention/score.h.
-// Thread rule: free functions; the row and the scratch belong to the caller.
+// The element-wise passes over one row of a panel: scores -> weights, and scores and output gradients -> weights and
+// score gradients. Must not know matrices or threads. Formulas: kernels/attention/score.h. Thread rule: free functions;
+// the row and the scratch belong to the caller.
 #pragma once
 
 #include "kernels/attention/score.h"
@@ -8,8 +8,8 @@
 
 namespace ablate::attention {
 
-// A row in tile layout (attention_tiles.h): the 16 columns of block b at offset + (b - first) * stride. Columns [low, high)
-// are attended; the others of blocks [first, last) become zero.
+// A row in tile layout (attention_tiles.h): the 16 columns of block b at offset + (b - first) * stride. Columns [low,
+// high) are attended; the others of blocks [first, last) become zero.
 struct RowSpan {
   int64_t offset;  // of the row's first block from the tiles' start
   int64_t stride;  // floats from one block to the next
@@ -17,13 +17,13 @@ struct RowSpan {
   int low, high;
 };
 
-// Bare products q.k -> scores with ALiBi's bias, in place, for a row that has a slope; returns the row whose scores they are as
-// they stand (c = 1, beta = 0), to be given to the two passes below. query: the row's position. A pass of its own, so that the
-// members without ALiBi pay nothing.
+// Bare products q.k -> scores with ALiBi's bias, in place, for a row that has a slope; returns the row whose scores
+// they are as they stand (c = 1, beta = 0), to be given to the two passes below. query: the row's position. A pass of
+// its own, so that the members without ALiBi pay nothing.
 score::RowConst ApplyAlibi(const score::RowConst& row, int query, const RowSpan& span, float* scores);
 
-// Scores (bare products q.k) -> unscaled weights, in place; returns what backward needs and, in *scale, the factor that makes
-// them weights (0 for a zero row).
+// Scores (bare products q.k) -> unscaled weights, in place; returns what backward needs and, in *scale, the factor that
+// makes them weights (0 for a zero row).
 using ForwardRow = score::RowStat (*)(const score::Config& config, const score::RowConst& row, const RowSpan& span,
                                       float* scores, float* scale);
 

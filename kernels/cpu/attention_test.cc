@@ -1,5 +1,5 @@
-// The float32 kernels against the double-precision reference and golden values, over the whole family and odd shapes; and
-// what only they promise: the same bits for every number of threads, finite results, memory linear in T.
+// The float32 kernels against the double-precision reference and golden values, over the whole family and odd shapes;
+// and what only they promise: the same bits for every number of threads, finite results, memory linear in T.
 #include "kernels/cpu/attention.h"
 
 #include <sys/resource.h>
@@ -67,8 +67,8 @@ Outputs RunCpu(const AttentionSpec& spec, const Inputs& in, int threads) {
   CpuAttentionForward(threads, spec, in.shape, in.q.data(), in.k.data(), in.v.data(), in.s.data(), in.b.data(),
                       r.out.data(), r.stats.data(), &r.counts);
   CpuAttentionBackward(threads, spec, in.shape, in.q.data(), in.k.data(), in.v.data(), in.s.data(), in.b.data(),
-                       r.out.data(), in.dout.data(), r.stats.data(), r.dq.data(), r.dk.data(), r.dv.data(),
-                       r.ds.data(), r.db.data());
+                       r.out.data(), in.dout.data(), r.stats.data(), r.dq.data(), r.dk.data(), r.dv.data(), r.ds.data(),
+                       r.db.data());
   for (Floats* x : {&r.ds, &r.db}) {
     for (float& value : *x) value -= 8;
   }
@@ -113,9 +113,9 @@ void CompareWithReference(AttentionSpec spec, const Inputs& in, bool compare_cou
         }
       }
       const std::vector<double> q = head(in.q), k = head(in.k), v = head(in.v);
-      const reference::AttentionResult want = reference::Attention(spec, s.T, s.D, s.window, q.data(), k.data(),
-                                                                   v.data(), in.s[h], in.b[h], dout.data(),
-                                                                   reference::AlibiSlope(h, s.H));
+      const reference::AttentionResult want =
+          reference::Attention(spec, s.T, s.D, s.window, q.data(), k.data(), v.data(), in.s[h], in.b[h], dout.data(),
+                               reference::AlibiSlope(h, s.H));
       EXPECT_LT(Error(out, want.out), kOutTolerance);
       EXPECT_LT(Error(head32(got.dq), want.dq), kGradientTolerance);
       EXPECT_LT(Error(head32(got.dk), want.dk), kGradientTolerance);
@@ -300,9 +300,9 @@ TEST(CpuAttention, SameBitsForEveryNumberOfThreads) {
     variants.back().spec.alibi = true;
   }
   for (const AttentionVariant& variant : variants) {
-    for (const AttentionShape& shape :
-         {AttentionShape{.B = 2, .T = 97, .H = 3, .D = 16}, {.B = 1, .T = 1200, .H = 2, .D = 8},
-          {.B = 1, .T = 1030, .H = 1, .D = 12, .window = 100}}) {
+    for (const AttentionShape& shape : {AttentionShape{.B = 2, .T = 97, .H = 3, .D = 16},
+                                        {.B = 1, .T = 1200, .H = 2, .D = 8},
+                                        {.B = 1, .T = 1030, .H = 1, .D = 12, .window = 100}}) {
       SCOPED_TRACE(Trace(variant.name, variant.spec, shape));
       const Inputs in(variant.spec, shape, 11);
       const Outputs one = RunCpu(variant.spec, in, 1);

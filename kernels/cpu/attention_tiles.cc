@@ -61,7 +61,8 @@ int NonZeroKeys(const float* row, int64_t block_stride, int keys, uint64_t* word
   return set;
 }
 
-// kVectors * 8 columns of y for one row, over the keys whose bit is set: even and odd ones have accumulators of their own.
+// kVectors * 8 columns of y for one row, over the keys whose bit is set: even and odd ones have accumulators of their
+// own.
 template <int kVectors>
 ABLATE_HD void SparseRow(const float* row, int64_t block_stride, const uint64_t* words, int keys, const float* y,
                          int width, float* sum) {
@@ -101,7 +102,8 @@ bool SparseRows(const float* tile, int64_t block_stride, const float* y, int wid
     int d = 0;
     const float* const row = tile + r * kKeyBlock;
     float* const out = sum + r * width;
-    for (; d + 4 * kLanes <= width; d += 4 * kLanes) SparseRow<4>(row, block_stride, words[r], keys, y + d, width, out + d);
+    for (; d + 4 * kLanes <= width; d += 4 * kLanes)
+      SparseRow<4>(row, block_stride, words[r], keys, y + d, width, out + d);
     for (; d < width; d += kLanes) SparseRow<1>(row, block_stride, words[r], keys, y + d, width, out + d);
   }
   return true;
@@ -221,8 +223,8 @@ void AccumulateRows(const float* tiles, int R, const BlockRange* ranges, int fir
   }
 }
 
-void AccumulateKeys(const float* tiles, int R, const BlockRange* ranges, int first_block, int last_block, const float* x,
-                    int width, float* sum) {
+void AccumulateKeys(const float* tiles, int R, const BlockRange* ranges, int first_block, int last_block,
+                    const float* x, int width, float* sum) {
   const int groups = R / kRowTile;
   for (int block = first_block; block < last_block; ++block) {
     // Ranges grow with the row at both ends, so the tiles that cover a block are adjacent.

@@ -1,4 +1,5 @@
-// The panel products against plain sums: widths, ranges that differ by row tile, a last block beyond T, dense and sparse.
+// The panel products against plain sums: widths, ranges that differ by row tile, a last block beyond T, dense and
+// sparse.
 #include "kernels/cpu/attention_tiles.h"
 
 #include <cmath>
@@ -9,14 +10,17 @@
 namespace ablate::attention {
 namespace {
 
-float Value(int64_t i, int salt) { return static_cast<float>(std::sin(1.0 + 2.399963 * static_cast<double>(i) + salt)); }
+float Value(int64_t i, int salt) {
+  return static_cast<float>(std::sin(1.0 + 2.399963 * static_cast<double>(i) + salt));
+}
 
 // `keep` of every 10 elements are not zero.
 void CheckAccumulateRows(int width, int T, int keep, bool may_be_sparse) {
   const int R = 3 * kRowTile, first_block = 1;
   const int blocks = (T + kKeyBlock - 1) / kKeyBlock;
   const std::vector<BlockRange> ranges = {{1, std::max(1, blocks - 2)}, {1, blocks}, {std::min(2, blocks), blocks}};
-  std::vector<float> tiles(static_cast<size_t>(blocks) * R * kKeyBlock), y(static_cast<size_t>(T) * width), sum(R * width);
+  std::vector<float> tiles(static_cast<size_t>(blocks) * R * kKeyBlock), y(static_cast<size_t>(T) * width),
+      sum(R * width);
   const auto at = [&](int r, int key) {
     return (static_cast<size_t>(key / kKeyBlock - first_block) * R + r) * kKeyBlock + key % kKeyBlock;
   };

@@ -39,8 +39,8 @@ class CpuBackend : public Backend {
   std::string device_class() const override { return "cpu"; }
   std::string device_kind() const override { return absl::StrCat("cpu/", openblas_get_corename()); }
 
-  // Measured on a model of width 128: 4 % faster than 2,048 rows, whose activations leave the L3 cache; 1,024 still give every
-  // product two tiles of rows.
+  // Measured on a model of width 128: 4 % faster than 2,048 rows, whose activations leave the L3 cache; 1,024 still
+  // give every product two tiles of rows.
   int64_t preferred_rows() const override { return 1024; }
 
   absl::StatusOr<void*> Allocate(size_t bytes) override {
@@ -77,8 +77,8 @@ class CpuBackend : public Backend {
                         int C) override {
     CpuLayerNormForward(threads_, x, w, b, out, mean, rstd, N, C);
   }
-  void LayerNormBackward(const float* dout, const float* x, const float* w, const float* mean, const float* rstd, float* dx,
-                         float* dw, float* db, int N, int C) override {
+  void LayerNormBackward(const float* dout, const float* x, const float* w, const float* mean, const float* rstd,
+                         float* dx, float* dw, float* db, int N, int C) override {
     const size_t need = static_cast<size_t>(LayerNormPartialFloats(N, C));
     if (scratch_.size() < need) scratch_.resize(need);
     CpuLayerNormBackward(threads_, dout, x, w, mean, rstd, dx, dw, db, scratch_.data(), N, C);
@@ -119,8 +119,8 @@ class CpuBackend : public Backend {
                          const float* v, const float* learned_s, const float* learned_b, const float* out,
                          const float* dout, const float* row_stats, float* dq, float* dk, float* dv, float* dlearned_s,
                          float* dlearned_b) override {
-    CpuAttentionBackward(threads_, spec, shape, q, k, v, learned_s, learned_b, out, dout, row_stats, dq, dk, dv, dlearned_s,
-                         dlearned_b);
+    CpuAttentionBackward(threads_, spec, shape, q, k, v, learned_s, learned_b, out, dout, row_stats, dq, dk, dv,
+                         dlearned_s, dlearned_b);
   }
 
   void CrossEntropyForward(const float* logits, const int32_t* targets, float* losses, int N, int V) override {
@@ -146,7 +146,8 @@ class CpuBackend : public Backend {
 absl::StatusOr<std::unique_ptr<Backend>> NewCpuBackend(int threads) {
   CHECK_GE(threads, 1);
   if (!EnsureThreads(threads)) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot start ", threads, " threads for the cpu backend; use fewer"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot start ", threads, " threads for the cpu backend; use fewer"));
   }
   return std::unique_ptr<Backend>(new CpuBackend(threads));
 }

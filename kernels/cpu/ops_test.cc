@@ -1,5 +1,5 @@
-// The CPU backend's ops (attention has its own tests) against the double-precision reference at odd shapes, and bit for bit
-// against themselves with other numbers of threads.
+// The CPU backend's ops (attention has its own tests) against the double-precision reference at odd shapes, and bit for
+// bit against themselves with other numbers of threads.
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -63,7 +63,9 @@ Floats Join(std::initializer_list<Floats> parts) {
   for (const Floats& part : parts) out.insert(out.end(), part.begin(), part.end());
   return out;
 }
-Floats Slice(const Floats& x, int64_t begin, int64_t count) { return Floats(x.begin() + begin, x.begin() + begin + count); }
+Floats Slice(const Floats& x, int64_t begin, int64_t count) {
+  return Floats(x.begin() + begin, x.begin() + begin + count);
+}
 
 TEST(CpuBackendTest, NamesItselfAndGivesAlignedZeroedMemory) {
   auto backend = Cpu(1);
@@ -83,9 +85,7 @@ TEST(CpuBackendTest, NamesItselfAndGivesAlignedZeroedMemory) {
 }
 
 TEST(CpuOpsTest, Linear) {
-  const struct {
-    int N, I, O;
-  } shapes[] = {{1, 1, 1}, {7, 5, 3}, {67, 33, 129}, {1030, 48, 70}, {530, 96, 1100}};
+  const struct { int N, I, O; } shapes[] = {{1, 1, 1}, {7, 5, 3}, {67, 33, 129}, {1030, 48, 70}, {530, 96, 1100}};
   for (const auto& s : shapes) {
     const Floats x = Values(int64_t{s.N} * s.I, 1), w = Values(int64_t{s.O} * s.I, 2), b = Values(s.O, 3),
                  dout = Values(int64_t{s.N} * s.O, 4), dw0 = Values(int64_t{s.O} * s.I, 5), db0 = Values(s.O, 6);
@@ -94,8 +94,8 @@ TEST(CpuOpsTest, Linear) {
       const Floats all = SameBits([&](Backend& backend) {
         Floats out(no, 77.0f), dx(ni, 77.0f), dw = dw0, db = db0;
         backend.LinearForward(x.data(), w.data(), bias ? b.data() : nullptr, out.data(), s.N, s.I, s.O);
-        backend.LinearBackward(dout.data(), x.data(), w.data(), dx.data(), dw.data(), bias ? db.data() : nullptr, s.N, s.I,
-                               s.O);
+        backend.LinearBackward(dout.data(), x.data(), w.data(), dx.data(), dw.data(), bias ? db.data() : nullptr, s.N,
+                               s.I, s.O);
         Floats dw_alone = dw0;
         backend.LinearBackward(dout.data(), x.data(), w.data(), nullptr, dw_alone.data(), nullptr, s.N, s.I, s.O);
         EXPECT_EQ(dw, dw_alone);
@@ -104,8 +104,8 @@ TEST(CpuOpsTest, Linear) {
       Doubles out(no), dx(ni), dw = Wide(dw0), db = Wide(db0);
       const Doubles xd = Wide(x), wd = Wide(w), bd = Wide(b), dd = Wide(dout);
       reference::LinearForward(xd.data(), wd.data(), bias ? bd.data() : nullptr, out.data(), s.N, s.I, s.O);
-      reference::LinearBackward(dd.data(), xd.data(), wd.data(), dx.data(), dw.data(), bias ? db.data() : nullptr, s.N, s.I,
-                                s.O);
+      reference::LinearBackward(dd.data(), xd.data(), wd.data(), dx.data(), dw.data(), bias ? db.data() : nullptr, s.N,
+                                s.I, s.O);
       ExpectClose(Slice(all, 0, no), out, 3e-6, "out");
       ExpectClose(Slice(all, no, ni), dx, 3e-6, "dx");
       ExpectClose(Slice(all, no + ni, oi), dw, 1e-5, "dw");
@@ -115,20 +115,19 @@ TEST(CpuOpsTest, Linear) {
 }
 
 TEST(CpuOpsTest, LayerNorm) {
-  const struct {
-    int N, C;
-  } shapes[] = {{1, 1}, {3, 5}, {65, 31}, {200, 128}, {129, 770}};
+  const struct { int N, C; } shapes[] = {{1, 1}, {3, 5}, {65, 31}, {200, 128}, {129, 770}};
   for (const auto& s : shapes) {
     const int64_t nc = int64_t{s.N} * s.C;
     Floats x = Values(nc, 1, 2.0);
     // A mean far from zero must not cost the variance its digits.
     for (float& e : x) e += 30.0f;
-    const Floats w = Values(s.C, 2), b = Values(s.C, 3), dout = Values(nc, 4), dx0 = Values(nc, 5), dw0 = Values(s.C, 6);
+    const Floats w = Values(s.C, 2), b = Values(s.C, 3), dout = Values(nc, 4), dx0 = Values(nc, 5),
+                 dw0 = Values(s.C, 6);
     const Floats all = SameBits([&](Backend& backend) {
       Floats out(nc), mean(s.N), rstd(s.N), dx = dx0, dw = dw0, db = dw0;
       backend.LayerNormForward(x.data(), w.data(), b.data(), out.data(), mean.data(), rstd.data(), s.N, s.C);
-      backend.LayerNormBackward(dout.data(), x.data(), w.data(), mean.data(), rstd.data(), dx.data(), dw.data(), db.data(),
-                                s.N, s.C);
+      backend.LayerNormBackward(dout.data(), x.data(), w.data(), mean.data(), rstd.data(), dx.data(), dw.data(),
+                                db.data(), s.N, s.C);
       return Join({out, dx, dw, db});
     });
     Doubles out(nc), dx = Wide(dx0), dw = Wide(dw0), db = Wide(dw0);
@@ -206,8 +205,8 @@ TEST(CpuOpsTest, Qkv) {
         });
         Doubles q(n), k(n), v(n), dqkv(3 * n);
         const Doubles x = Wide(qkv);
-        reference::QkvForward(x.data(), rope ? cos.data() : nullptr, rope ? sin.data() : nullptr, norm, q.data(), k.data(),
-                              v.data(), s);
+        reference::QkvForward(x.data(), rope ? cos.data() : nullptr, rope ? sin.data() : nullptr, norm, q.data(),
+                              k.data(), v.data(), s);
         reference::QkvBackward(Wide(dq).data(), Wide(dk).data(), Wide(dv).data(), x.data(), rope ? cos.data() : nullptr,
                                rope ? sin.data() : nullptr, norm, dqkv.data(), s);
         ExpectClose(Slice(all, 0, n), q, 1e-6, "q");

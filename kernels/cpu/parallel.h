@@ -1,16 +1,17 @@
-// The loop that every CPU op runs on: independent items over a pool of threads. Which thread does an item must not change a bit
-// of the result, so items are cut by the shapes alone, and sums over items are made afterwards in order.
+// The loop that every CPU op runs on: independent items over a pool of threads. Which thread does an item must not
+// change a bit of the result, so items are cut by the shapes alone, and sums over items are made afterwards in order.
 //
-// Not OpenMP's: its threads spin while they wait, and one more process that wants the cores makes a step ten times slower
-// (measured: 16,000 tokens a CPU second become 1,300). These spin for some microseconds, then sleep.
-// Thread rule: any thread may call ParallelFor, also at the same time; not from inside an item.
+// Not OpenMP's: its threads spin while they wait, and one more process that wants the cores makes a step ten times
+// slower (measured: 16,000 tokens a CPU second become 1,300). These spin for some microseconds, then sleep. Thread
+// rule: any thread may call ParallelFor, also at the same time; not from inside an item.
 #pragma once
 
 #include <cstdint>
 
 namespace ablate {
 
-// Makes sure that the pool has threads - 1 helpers. False when the system gives no more threads: loops then run on fewer.
+// Makes sure that the pool has threads - 1 helpers. False when the system gives no more threads: loops then run on
+// fewer.
 bool EnsureThreads(int threads);
 
 // One compiled body for the serial and the parallel loop: inlined into both, g++ may fuse multiplications and additions

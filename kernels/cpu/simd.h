@@ -23,7 +23,8 @@ struct IntOf<F8> {
   using type = I8;
 };
 #if defined(__AVX__)
-// One instruction each, with the same result for NaN; with a constant argument g++ makes a comparison and a blend of the text.
+// One instruction each, with the same result for NaN; with a constant argument g++ makes a comparison and a blend of
+// the text.
 template <>
 ABLATE_HD F8 Max<F8>(F8 a, F8 b) {
   return reinterpret_cast<F8>(_mm256_max_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b)));

@@ -14,22 +14,32 @@ double Sigmoid(double s) { return s > 0 ? 1 / (1 + std::exp(-s)) : std::exp(s) /
 
 double Phi(Activation activation, double s) {
   switch (activation) {
-    case Activation::kExp: return std::exp(s);
-    case Activation::kSoftplus: return Softplus(s);
-    case Activation::kSigmoid: return Sigmoid(s);
-    case Activation::kRelu: return std::max(s, 0.0);
-    case Activation::kReluSquared: return s > 0 ? s * s : 0.0;
+    case Activation::kExp:
+      return std::exp(s);
+    case Activation::kSoftplus:
+      return Softplus(s);
+    case Activation::kSigmoid:
+      return Sigmoid(s);
+    case Activation::kRelu:
+      return std::max(s, 0.0);
+    case Activation::kReluSquared:
+      return s > 0 ? s * s : 0.0;
   }
   return 0;
 }
 
 double PhiSlope(Activation activation, double s) {
   switch (activation) {
-    case Activation::kExp: return std::exp(s);
-    case Activation::kSoftplus: return Sigmoid(s);
-    case Activation::kSigmoid: return Sigmoid(s) * Sigmoid(-s);
-    case Activation::kRelu: return s > 0 ? 1 : 0;
-    case Activation::kReluSquared: return s > 0 ? 2 * s : 0;
+    case Activation::kExp:
+      return std::exp(s);
+    case Activation::kSoftplus:
+      return Sigmoid(s);
+    case Activation::kSigmoid:
+      return Sigmoid(s) * Sigmoid(-s);
+    case Activation::kRelu:
+      return s > 0 ? 1 : 0;
+    case Activation::kReluSquared:
+      return s > 0 ? 2 * s : 0;
   }
   return 0;
 }
@@ -40,26 +50,39 @@ struct Scale {
 };
 
 Scale ScaleOf(const AttentionSpec& spec, int D, double n, double s, double b) {
-  const double root = 1 / std::sqrt(static_cast<double>(D)), log_d = std::log(static_cast<double>(D)), log_n = std::log(n);
+  const double root = 1 / std::sqrt(static_cast<double>(D)), log_d = std::log(static_cast<double>(D)),
+               log_n = std::log(n);
   switch (spec.scale) {
-    case ScoreScale::kOne: return {1, 0, 0};
-    case ScoreScale::kInvSqrtD: return {root, 0, 0};
-    case ScoreScale::kLogD: return {log_d, 0, 0};
-    case ScoreScale::kLogN: return {log_n, 0, 0};
-    case ScoreScale::kLogDLogN: return {log_d * log_n, 0, 0};
-    case ScoreScale::kLogNInvSqrtD: return {log_n * root, 0, 0};
-    case ScoreScale::kSsmax: return {s * log_n * root, log_n * root, 0};
-    case ScoreScale::kSsmaxBias: return {(s * log_n + b) * root, log_n * root, root};
-    case ScoreScale::kConstant: return {spec.scale_constant, 0, 0};
+    case ScoreScale::kOne:
+      return {1, 0, 0};
+    case ScoreScale::kInvSqrtD:
+      return {root, 0, 0};
+    case ScoreScale::kLogD:
+      return {log_d, 0, 0};
+    case ScoreScale::kLogN:
+      return {log_n, 0, 0};
+    case ScoreScale::kLogDLogN:
+      return {log_d * log_n, 0, 0};
+    case ScoreScale::kLogNInvSqrtD:
+      return {log_n * root, 0, 0};
+    case ScoreScale::kSsmax:
+      return {s * log_n * root, log_n * root, 0};
+    case ScoreScale::kSsmaxBias:
+      return {(s * log_n + b) * root, log_n * root, root};
+    case ScoreScale::kConstant:
+      return {spec.scale_constant, 0, 0};
   }
   return {0, 0, 0};
 }
 
 double BiasOf(const AttentionSpec& spec, double n) {
   switch (spec.logit_bias) {
-    case LogitBias::kNone: return 0;
-    case LogitBias::kNegLogN: return -std::log(n);
-    case LogitBias::kNegLogTrain: return -std::log(static_cast<double>(std::max(1, spec.train_length)));
+    case LogitBias::kNone:
+      return 0;
+    case LogitBias::kNegLogN:
+      return -std::log(n);
+    case LogitBias::kNegLogTrain:
+      return -std::log(static_cast<double>(std::max(1, spec.train_length)));
   }
   return 0;
 }
@@ -97,8 +120,7 @@ void L2Backward(const double* x, const double* unit, int T, int D, double* gradi
 }  // namespace
 
 AttentionResult Attention(const AttentionSpec& spec, int T, int D, int window, const double* q_in, const double* k_in,
-                          const double* v, double learned_s, double learned_b, const double* dout,
-                          double alibi_slope) {
+                          const double* v, double learned_s, double learned_b, const double* dout, double alibi_slope) {
   const size_t size = static_cast<size_t>(T) * D;
   const bool l2 = spec.qk_norm == QkNorm::kL2;
   const std::vector<double> q_unit = l2 ? L2Normalised(q_in, T, D) : std::vector<double>(q_in, q_in + size);

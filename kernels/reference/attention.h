@@ -21,13 +21,14 @@ struct AttentionResult {
   double dlearned_s = 0, dlearned_b = 0;
 };
 
-// One head. q, k, v [T, D] row-major, after RoPE and before l2 normalisation: spec.qk_norm is applied here, x / max(|x|,
-// 1e-12), and differentiated through. dout [T, D] or null. window as AttentionShape.window. learned_s, learned_b are
-// ignored unless the spec has them; so is alibi_slope (AlibiSlope of the head). The spec must be valid (ValidateAttentionSpec).
+// One head. q, k, v [T, D] row-major, after RoPE and before l2 normalisation: spec.qk_norm is applied here, x /
+// max(|x|, 1e-12), and differentiated through. dout [T, D] or null. window as AttentionShape.window. learned_s,
+// learned_b are ignored unless the spec has them; so is alibi_slope (AlibiSlope of the head). The spec must be valid
+// (ValidateAttentionSpec).
 //
 // Rows without a textbook value: all weights zero -> output and gradients zero; a sharpened row with largest y <= 1e-3
-// keeps w = a. Under l1, softplus and sigmoid rows whose largest score is below -30 are computed as exp(score - largest),
-// to which they are equal within 1e-13, so that they do not underflow to a zero row.
+// keeps w = a. Under l1, softplus and sigmoid rows whose largest score is below -30 are computed as exp(score -
+// largest), to which they are equal within 1e-13, so that they do not underflow to a zero row.
 AttentionResult Attention(const AttentionSpec& spec, int T, int D, int window, const double* q, const double* k,
                           const double* v, double learned_s, double learned_b, const double* dout,
                           double alibi_slope = 0);

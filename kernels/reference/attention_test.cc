@@ -43,7 +43,8 @@ TEST(ReferenceAttention, ReproducesGoldenValues) {
     EXPECT_EQ(r.counts.zero_rows, static_cast<int64_t>(c.zero_rows->size()));
     EXPECT_EQ(c.d_learned_s.has_value(), c.spec.has_learned_scale());
     EXPECT_EQ(c.d_learned_b.has_value(), c.spec.has_learned_bias());
-    EXPECT_LT(RelativeError({r.dlearned_s, r.dlearned_b}, {c.d_learned_s.value_or(0), c.d_learned_b.value_or(0)}), 1e-10);
+    EXPECT_LT(RelativeError({r.dlearned_s, r.dlearned_b}, {c.d_learned_s.value_or(0), c.d_learned_b.value_or(0)}),
+              1e-10);
   }
 }
 
@@ -67,7 +68,8 @@ void CheckFiniteDifferences(const AttentionSpec& spec, int T, int D, int window)
     for (size_t i = 0; i < size; ++i) sum += r.out[i] * dout[i];
     return sum;
   };
-  const AttentionResult r = Attention(spec, T, D, window, x[0].data(), x[1].data(), x[2].data(), s, b, dout.data(), 0.3);
+  const AttentionResult r =
+      Attention(spec, T, D, window, x[0].data(), x[1].data(), x[2].data(), s, b, dout.data(), 0.3);
   const double step = 1e-6;
   const auto check = [&](double* value, double gradient, const char* what) {
     const double at = *value;
@@ -142,8 +144,10 @@ TEST(ReferenceAttention, AlibiIsTwoMoreDimensions) {
     return wide;
   };
   const auto zero = [](int) { return 0.0; };
-  const std::vector<double> wide_q = widen(q, [&](int i) { return -slope * i / c; }, [&](int) { return 1 / c; });
-  const std::vector<double> wide_k = widen(k, [](int) { return 1.0; }, [&](int j) { return slope * j; });
+  const std::vector<double> wide_q = widen(
+      q, [&](int i) { return -slope * i / c; }, [&](int) { return 1 / c; });
+  const std::vector<double> wide_k = widen(
+      k, [](int) { return 1.0; }, [&](int j) { return slope * j; });
   const std::vector<double> wide_v = widen(v, zero, zero), wide_dout = widen(dout, zero, zero);
   for (const AttentionVariant& variant : AttentionVariants()) {
     for (int window : {0, 5}) {
@@ -152,8 +156,8 @@ TEST(ReferenceAttention, AlibiIsTwoMoreDimensions) {
       spec.qk_norm = QkNorm::kNone;
       spec.scale = ScoreScale::kConstant;
       spec.scale_constant = c;
-      const AttentionResult want = Attention(spec, T, D + 2, window, wide_q.data(), wide_k.data(), wide_v.data(), 1, 0,
-                                             wide_dout.data(), slope);
+      const AttentionResult want =
+          Attention(spec, T, D + 2, window, wide_q.data(), wide_k.data(), wide_v.data(), 1, 0, wide_dout.data(), slope);
       spec.alibi = true;
       const AttentionResult got = Attention(spec, T, D, window, q.data(), k.data(), v.data(), 1, 0, dout.data(), slope);
       const auto narrow = [&](const std::vector<double>& wide) {
@@ -179,8 +183,8 @@ TEST(ReferenceAttention, RowsWithoutATextbookValue) {
   const std::vector<double> one(T * D, 1.0), minus(T * D, -1.0);
 
   // All scores negative: relu weighs nothing.
-  AttentionResult r = Attention(FindAttentionVariant("relu")->spec, T, D, 0, one.data(), minus.data(), v.data(), 1, 0,
-                                dout.data());
+  AttentionResult r =
+      Attention(FindAttentionVariant("relu")->spec, T, D, 0, one.data(), minus.data(), v.data(), 1, 0, dout.data());
   EXPECT_EQ(r.counts.zero_rows, T);
   for (const std::vector<double>* x : {&r.out, &r.dq, &r.dk, &r.dv}) EXPECT_THAT(*x, ::testing::Each(0.0));
 

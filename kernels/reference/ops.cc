@@ -144,8 +144,8 @@ void ForRows(const AttentionShape& s, const Body& body) {
 
 }  // namespace
 
-void QkvForward(const double* qkv, const double* cos, const double* sin, QkNorm qk_norm, double* q, double* k, double* v,
-                const AttentionShape& s) {
+void QkvForward(const double* qkv, const double* cos, const double* sin, QkNorm qk_norm, double* q, double* k,
+                double* v, const AttentionShape& s) {
   ForRows(s, [&](int b, int h, int t) {
     const double* c = cos == nullptr ? nullptr : cos + t * (s.D / 2);
     const double* si = cos == nullptr ? nullptr : sin + t * (s.D / 2);

@@ -1,7 +1,7 @@
 // Every op of kernels/backend.h but attention in plain double precision: one formula a line, no blocking, as the
-// yardstick of the fast kernels. Must not share code with them. Shapes and letters as in kernels/backend.h; gradients follow
-// the same rule: dw, db, dtable, dx of layer norm are added to, others overwritten.
-// Thread rule: free functions without state.
+// yardstick of the fast kernels. Must not share code with them. Shapes and letters as in kernels/backend.h; gradients
+// follow the same rule: dw, db, dtable, dx of layer norm are added to, others overwritten. Thread rule: free functions
+// without state.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ void GeluBackward(const double* dout, const double* x, double* dx, int64_t n);
 
 // cos and sin [T, D/2] of position t and pair k: t base^(-2k/D).
 void RopeTable(double base, int T, int D, double* cos, double* sin);
-void QkvForward(const double* qkv, const double* cos, const double* sin, QkNorm qk_norm, double* q, double* k, double* v,
-                const AttentionShape& shape);
+void QkvForward(const double* qkv, const double* cos, const double* sin, QkNorm qk_norm, double* q, double* k,
+                double* v, const AttentionShape& shape);
 // From the packed input itself: the norms are found again.
 void QkvBackward(const double* dq, const double* dk, const double* dv, const double* qkv, const double* cos,
                  const double* sin, QkNorm qk_norm, double* dqkv, const AttentionShape& shape);

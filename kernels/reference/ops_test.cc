@@ -68,9 +68,12 @@ TEST(ReferenceOpsTest, LayerNorm) {
   };
   Vector dx(N * C), dw(C), db(C);
   LayerNormBackward(dout.data(), x.data(), w.data(), dx.data(), dw.data(), db.data(), N, C);
-  ExpectGradient(x, dx, [&](const Vector& v) { return f(v, w, b); }, "x");
-  ExpectGradient(w, dw, [&](const Vector& v) { return f(x, v, b); }, "w");
-  ExpectGradient(b, db, [&](const Vector& v) { return f(x, w, v); }, "b");
+  ExpectGradient(
+      x, dx, [&](const Vector& v) { return f(v, w, b); }, "x");
+  ExpectGradient(
+      w, dw, [&](const Vector& v) { return f(x, v, b); }, "w");
+  ExpectGradient(
+      b, db, [&](const Vector& v) { return f(x, w, v); }, "b");
 }
 
 TEST(ReferenceOpsTest, Linear) {
@@ -83,9 +86,12 @@ TEST(ReferenceOpsTest, Linear) {
   };
   Vector dx(N * I), dw(O * I), db(O);
   LinearBackward(dout.data(), x.data(), w.data(), dx.data(), dw.data(), db.data(), N, I, O);
-  ExpectGradient(x, dx, [&](const Vector& v) { return f(v, w, b); }, "x");
-  ExpectGradient(w, dw, [&](const Vector& v) { return f(x, v, b); }, "w");
-  ExpectGradient(b, db, [&](const Vector& v) { return f(x, w, v); }, "b");
+  ExpectGradient(
+      x, dx, [&](const Vector& v) { return f(v, w, b); }, "x");
+  ExpectGradient(
+      w, dw, [&](const Vector& v) { return f(x, v, b); }, "w");
+  ExpectGradient(
+      b, db, [&](const Vector& v) { return f(x, w, v); }, "b");
 }
 
 TEST(ReferenceOpsTest, Gelu) {

@@ -83,7 +83,9 @@ std::string ArtifactStore::FinalPath(const std::string& sha256) const {
   return absl::StrCat(root_, "/", sha256.substr(0, 2), "/", sha256.substr(2));
 }
 
-std::string ArtifactStore::PartialPath(const std::string& sha256) const { return absl::StrCat(root_, "/partial/", sha256); }
+std::string ArtifactStore::PartialPath(const std::string& sha256) const {
+  return absl::StrCat(root_, "/partial/", sha256);
+}
 
 absl::StatusOr<ArtifactStore::StatResult> ArtifactStore::Stat(const std::string& sha256) {
   ABLATE_RETURN_IF_ERROR(CheckName(sha256));
@@ -95,8 +97,8 @@ bool ArtifactStore::Has(const std::string& sha256) const {
   return IsSha256Hex(sha256) && SizeOr(FinalPath(sha256), -1) >= 0;
 }
 
-absl::StatusOr<std::unique_ptr<ArtifactStore::Upload>> ArtifactStore::StartUpload(const std::string& sha256, int64_t total,
-                                                                                  int64_t offset) {
+absl::StatusOr<std::unique_ptr<ArtifactStore::Upload>> ArtifactStore::StartUpload(const std::string& sha256,
+                                                                                  int64_t total, int64_t offset) {
   ABLATE_RETURN_IF_ERROR(CheckName(sha256));
   if (total < 0) return absl::InvalidArgumentError("bytes: must not be negative");
   if (offset < 0 || offset > total) {
@@ -140,11 +142,13 @@ absl::StatusOr<std::unique_ptr<ArtifactStore::Upload>> ArtifactStore::StartUploa
     entry->size = 0;
   }
   if (offset > entry->size) {
-    return absl::OutOfRangeError(absl::StrCat("offset: ", offset, " is beyond the ", entry->size, " bytes that are here"));
+    return absl::OutOfRangeError(
+        absl::StrCat("offset: ", offset, " is beyond the ", entry->size, " bytes that are here"));
   }
   ABLATE_ASSIGN_OR_RETURN(const uint64_t free, FreeBytes(root_));
   if (static_cast<uint64_t>(total - std::min(total, entry->size)) + kReserveBytes > free) {
-    return absl::ResourceExhaustedError(absl::StrCat("no room for ", total, " bytes: ", free, " are free on the server's disk"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no room for ", total, " bytes: ", free, " are free on the server's disk"));
   }
   return std::unique_ptr<Upload>(new Upload(this, entry, total, offset));
 }
@@ -201,8 +205,8 @@ absl::Status ArtifactStore::Upload::Finish() {
   if (entry_->size != total_ || found != entry_->sha256) {
     entry_->broken = true;
     ABLATE_RETURN_IF_ERROR(RemoveFile(partial));
-    return absl::DataLossError(
-        absl::StrCat("the content has SHA-256 ", found, ", not ", entry_->sha256, "; it was thrown away, upload it again"));
+    return absl::DataLossError(absl::StrCat("the content has SHA-256 ", found, ", not ", entry_->sha256,
+                                            "; it was thrown away, upload it again"));
   }
   if (entry_->broken) return absl::AbortedError("the artifact was removed meanwhile; start again");
   const std::string path = store_->FinalPath(entry_->sha256);
@@ -231,7 +235,8 @@ absl::StatusOr<std::unique_ptr<ArtifactStore::Reader>> ArtifactStore::OpenReader
   ABLATE_RETURN_IF_ERROR(CheckName(sha256));
   const std::string path = FinalPath(sha256);
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0 && errno == ENOENT) return absl::NotFoundError(absl::StrCat("artifact ", sha256, " is not here (or was collected)"));
+  if (fd < 0 && errno == ENOENT)
+    return absl::NotFoundError(absl::StrCat("artifact ", sha256, " is not here (or was collected)"));
   if (fd < 0) return FileError("cannot open", path, errno);
   struct stat info;
   if (::fstat(fd, &info) != 0) {
@@ -260,7 +265,8 @@ void ArtifactStore::RemoveUnnamed(const std::function<bool(const std::string&)>&
       bytes += info.st_size;
     }
   }
-  LOG_IF(INFO, count > 0) << "removed " << count << " artifacts that nothing names (" << HumanBytes(static_cast<uint64_t>(bytes)) << ")";
+  LOG_IF(INFO, count > 0) << "removed " << count << " artifacts that nothing names ("
+                          << HumanBytes(static_cast<uint64_t>(bytes)) << ")";
 }
 
 absl::Status ArtifactStore::Remove(const std::string& sha256) {

@@ -1,10 +1,11 @@
-// Stored files by content: data sets and checkpoints, one file a SHA-256 under ROOT/ab/cdef..., uploads in progress under
-// ROOT/partial/. Must not know gRPC, jobs or SQL.
+// Stored files by content: data sets and checkpoints, one file a SHA-256 under ROOT/ab/cdef..., uploads in progress
+// under ROOT/partial/. Must not know gRPC, jobs or SQL.
 //
-// A file gets its final name only after its content was hashed, compared and fsynced, so whatever has a final name is whole.
-// An upload may stop anywhere and go on later from what Stat says. Several uploads of one hash at once share one partial file:
-// they write the same bytes at the same offsets, and the first that is complete wins; if one of them lied, all start again.
-// Thread rule: every method may be called from any thread; one Upload or Reader belongs to one thread at a time.
+// A file gets its final name only after its content was hashed, compared and fsynced, so whatever has a final name is
+// whole. An upload may stop anywhere and go on later from what Stat says. Several uploads of one hash at once share one
+// partial file: they write the same bytes at the same offsets, and the first that is complete wins; if one of them
+// lied, all start again. Thread rule: every method may be called from any thread; one Upload or Reader belongs to one
+// thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@ namespace ablate {
 
 class ArtifactStore {
  public:
-  // Makes the folders; forgets partial uploads that nobody has touched for a week. Unavailable, PermissionDenied: cannot.
+  // Makes the folders; forgets partial uploads that nobody has touched for a week. Unavailable, PermissionDenied:
+  // cannot.
   static absl::StatusOr<std::unique_ptr<ArtifactStore>> Open(const std::string& root);
 
   struct StatResult {
@@ -39,8 +41,8 @@ class ArtifactStore {
     Upload(const Upload&) = delete;
     Upload& operator=(const Upload&) = delete;
 
-    // InvalidArgument: more bytes than announced. Aborted: another upload of this hash was found false; start again from
-    // Stat. ResourceExhausted: disk full. Others as FileError.
+    // InvalidArgument: more bytes than announced. Aborted: another upload of this hash was found false; start again
+    // from Stat. ResourceExhausted: disk full. Others as FileError.
     absl::Status Append(std::string_view chunk);
     // Verifies, makes durable, gives the final name. InvalidArgument: fewer bytes than announced (kept, to be resumed).
     // DataLoss: the content does not have this hash (thrown away). Others as above.
@@ -77,9 +79,11 @@ class ArtifactStore {
   // NotFound: not here. OutOfRange: offset beyond the end. A reader goes on when its artifact is removed.
   absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& sha256, int64_t offset) const;
 
-  // For garbage collection: quick, waits for nobody. Uploads of it that are under way are aborted. OK when it is not here.
+  // For garbage collection: quick, waits for nobody. Uploads of it that are under way are aborted. OK when it is not
+  // here.
   absl::Status Remove(const std::string& sha256);
-  // Removes whole artifacts for which `is_named` is false and that are older than this. At the start, before anybody uploads.
+  // Removes whole artifacts for which `is_named` is false and that are older than this. At the start, before anybody
+  // uploads.
   void RemoveUnnamed(const std::function<bool(const std::string& sha256)>& is_named, int64_t min_age_seconds);
 
  private:

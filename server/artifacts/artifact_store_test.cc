@@ -117,8 +117,9 @@ TEST_F(ArtifactStoreTest, APartialLongerThanTheWholeIsDropped) {
 
 TEST_F(ArtifactStoreTest, OnlyDigestsAreNames) {
   const std::string upper = "E" + hash_.substr(1);
-  for (const std::string& name : {std::string("../../etc/passwd"), std::string(), std::string("ab"), hash_ + "/", hash_ + "0", upper,
-                                  "../" + hash_.substr(3), hash_.substr(0, 63) + std::string(1, '\0')}) {
+  for (const std::string& name :
+       {std::string("../../etc/passwd"), std::string(), std::string("ab"), hash_ + "/", hash_ + "0", upper,
+        "../" + hash_.substr(3), hash_.substr(0, 63) + std::string(1, '\0')}) {
     EXPECT_EQ(store_->StartUpload(name, 1, 0).status().code(), absl::StatusCode::kInvalidArgument) << name;
     EXPECT_EQ(store_->OpenReader(name, 0).status().code(), absl::StatusCode::kInvalidArgument) << name;
     EXPECT_EQ(store_->Stat(name).status().code(), absl::StatusCode::kInvalidArgument) << name;

@@ -88,10 +88,10 @@ Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
                 "Start one: ablate-worker --server ADDRESS"};
       }
       if (matching == 0 && draining > 0) {
-        return {
-            absl::StrCat("It is ready, but every worker that could take it (", draining, ") takes no new work now (it drains, or its node is in trouble: its log says which).",
-                         failures),
-            "Start another worker, or wait for these to come back: ablate worker list"};
+        return {absl::StrCat("It is ready, but every worker that could take it (", draining,
+                             ") takes no new work now (it drains, or its node is in trouble: its log says which).",
+                             failures),
+                "Start another worker, or wait for these to come back: ablate worker list"};
       }
       if (matching == 0) {
         std::sort(devices.begin(), devices.end());
@@ -142,7 +142,8 @@ Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
     case v1::CANCELLED:
       return {"It was cancelled: by the user, with its parent, or because no live sweep needs it.",
               "Submit the sweep again, or: ablate sweep retry SWEEP"};
-    default: return {"Its state is unknown.", ""};
+    default:
+      return {"Its state is unknown.", ""};
   }
 }
 

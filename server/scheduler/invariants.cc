@@ -91,12 +91,23 @@ std::string Scheduler::CheckInvariants() const {
     for (JobRow row : sweep.record.jobs) {
       const JobRecord& record = job(row).record;
       switch (record.state) {
-        case v1::BLOCKED: counts.set_blocked(counts.blocked() + 1); break;
-        case v1::QUEUED: counts.set_queued(counts.queued() + 1); break;
-        case v1::RUNNING: counts.set_running(counts.running() + 1); break;
-        case v1::SUCCEEDED: counts.set_succeeded(counts.succeeded() + 1); break;
-        case v1::FAILED: counts.set_failed(counts.failed() + 1); break;
-        default: counts.set_cancelled(counts.cancelled() + 1);
+        case v1::BLOCKED:
+          counts.set_blocked(counts.blocked() + 1);
+          break;
+        case v1::QUEUED:
+          counts.set_queued(counts.queued() + 1);
+          break;
+        case v1::RUNNING:
+          counts.set_running(counts.running() + 1);
+          break;
+        case v1::SUCCEEDED:
+          counts.set_succeeded(counts.succeeded() + 1);
+          break;
+        case v1::FAILED:
+          counts.set_failed(counts.failed() + 1);
+          break;
+        default:
+          counts.set_cancelled(counts.cancelled() + 1);
       }
       diverged += record.outcome == v1::DIVERGED;
       steps_done += job(row).progress;

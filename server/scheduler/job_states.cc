@@ -48,35 +48,58 @@ bool IsTerminal(v1::JobState state) { return state == SUCCEEDED || state == FAIL
 
 std::string_view CauseName(Cause cause) {
   switch (cause) {
-    case Cause::kParentSucceeded: return "parent_succeeded";
-    case Cause::kParentDiverged: return "parent_diverged";
-    case Cause::kParentFailed: return "parent_failed";
-    case Cause::kLeased: return "leased";
-    case Cause::kReattached: return "reattached";
-    case Cause::kResult: return "result";
-    case Cause::kLateResult: return "late_result";
-    case Cause::kLeaseExpired: return "lease_expired";
-    case Cause::kWorkerRestarted: return "worker_restarted";
-    case Cause::kReleased: return "released";
-    case Cause::kPreempted: return "preempted";
-    case Cause::kRetryableFailure: return "retryable_failure";
-    case Cause::kFailureLimit: return "failure_limit";
-    case Cause::kStateLost: return "state_lost";
-    case Cause::kInvalidConfig: return "invalid_config";
-    case Cause::kCancelled: return "cancelled";
+    case Cause::kParentSucceeded:
+      return "parent_succeeded";
+    case Cause::kParentDiverged:
+      return "parent_diverged";
+    case Cause::kParentFailed:
+      return "parent_failed";
+    case Cause::kLeased:
+      return "leased";
+    case Cause::kReattached:
+      return "reattached";
+    case Cause::kResult:
+      return "result";
+    case Cause::kLateResult:
+      return "late_result";
+    case Cause::kLeaseExpired:
+      return "lease_expired";
+    case Cause::kWorkerRestarted:
+      return "worker_restarted";
+    case Cause::kReleased:
+      return "released";
+    case Cause::kPreempted:
+      return "preempted";
+    case Cause::kRetryableFailure:
+      return "retryable_failure";
+    case Cause::kFailureLimit:
+      return "failure_limit";
+    case Cause::kStateLost:
+      return "state_lost";
+    case Cause::kInvalidConfig:
+      return "invalid_config";
+    case Cause::kCancelled:
+      return "cancelled";
   }
   return "unknown";
 }
 
 std::string_view StateName(v1::JobState state) {
   switch (state) {
-    case BLOCKED: return "BLOCKED";
-    case QUEUED: return "QUEUED";
-    case RUNNING: return "RUNNING";
-    case SUCCEEDED: return "SUCCEEDED";
-    case FAILED: return "FAILED";
-    case CANCELLED: return "CANCELLED";
-    default: return "unspecified";
+    case BLOCKED:
+      return "BLOCKED";
+    case QUEUED:
+      return "QUEUED";
+    case RUNNING:
+      return "RUNNING";
+    case SUCCEEDED:
+      return "SUCCEEDED";
+    case FAILED:
+      return "FAILED";
+    case CANCELLED:
+      return "CANCELLED";
+    default:
+      return "unspecified";
   }
 }
 

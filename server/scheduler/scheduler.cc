@@ -12,13 +12,20 @@ namespace ablate {
 
 std::string_view AttemptStateName(AttemptState state) {
   switch (state) {
-    case AttemptState::kNone: return "none";
-    case AttemptState::kRunning: return "RUNNING";
-    case AttemptState::kSucceeded: return "SUCCEEDED";
-    case AttemptState::kFailed: return "FAILED";
-    case AttemptState::kReleased: return "RELEASED";
-    case AttemptState::kLost: return "LOST";
-    case AttemptState::kCancelled: return "CANCELLED";
+    case AttemptState::kNone:
+      return "none";
+    case AttemptState::kRunning:
+      return "RUNNING";
+    case AttemptState::kSucceeded:
+      return "SUCCEEDED";
+    case AttemptState::kFailed:
+      return "FAILED";
+    case AttemptState::kReleased:
+      return "RELEASED";
+    case AttemptState::kLost:
+      return "LOST";
+    case AttemptState::kCancelled:
+      return "CANCELLED";
   }
   return "none";
 }
@@ -153,13 +160,26 @@ void Scheduler::MarkDirty(Job& job) {
 void Scheduler::Count(Sweep& sweep, const Job& job, int sign) {
   v1::JobCounts& counts = sweep.counts;
   switch (job.record.state) {
-    case v1::BLOCKED: counts.set_blocked(counts.blocked() + sign); break;
-    case v1::QUEUED: counts.set_queued(counts.queued() + sign); break;
-    case v1::RUNNING: counts.set_running(counts.running() + sign); break;
-    case v1::SUCCEEDED: counts.set_succeeded(counts.succeeded() + sign); break;
-    case v1::FAILED: counts.set_failed(counts.failed() + sign); break;
-    case v1::CANCELLED: counts.set_cancelled(counts.cancelled() + sign); break;
-    default: break;
+    case v1::BLOCKED:
+      counts.set_blocked(counts.blocked() + sign);
+      break;
+    case v1::QUEUED:
+      counts.set_queued(counts.queued() + sign);
+      break;
+    case v1::RUNNING:
+      counts.set_running(counts.running() + sign);
+      break;
+    case v1::SUCCEEDED:
+      counts.set_succeeded(counts.succeeded() + sign);
+      break;
+    case v1::FAILED:
+      counts.set_failed(counts.failed() + sign);
+      break;
+    case v1::CANCELLED:
+      counts.set_cancelled(counts.cancelled() + sign);
+      break;
+    default:
+      break;
   }
   if (job.record.outcome == v1::DIVERGED) sweep.diverged += sign;
 }

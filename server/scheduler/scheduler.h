@@ -13,8 +13,8 @@
 //  * The lease is the worker's: every Sync of the worker renews all its attempts. After a restart each gets one full
 //  lease.
 //  * A job that failed waits, growing, before it is leased again (RetryDelay).
-//  * A job is leased only while the files of the state that it starts from are stored; where they are gone, its parent's stage gets a new
-//  job.
+//  * A job is leased only while the files of the state that it starts from are stored; where they are gone, its
+//  parent's stage gets a new job.
 //  * A stage that diverged settles its evaluations and child stages as DIVERGED without running them.
 //  * A job is shared by all sweeps that need its key, and cancelled when the last live one is.
 //  * A stored end state is collected when no job that may still run, and no failed one that may be retried, needs it; a
@@ -46,9 +46,11 @@ struct SchedulerOptions {
   int64_t lease_us = 30'000'000;
   int32_t max_failures = 3;  // of new jobs: the failure with this number is the last
   int max_batch = 16;        // evaluations of one state in one lease
-  // Before a job that failed is leased again: so long after its first failure, five times as long after each further one, a minute at most.
+  // Before a job that failed is leased again: so long after its first failure, five times as long after each further
+  // one, a minute at most.
   int64_t retry_delay_us = 1'000'000;
-  // Whether an artifact is stored; asked for end states, when a result names them and when a job is to start from them. Unset: all are.
+  // Whether an artifact is stored; asked for end states, when a result names them and when a job is to start from them.
+  // Unset: all are.
   std::function<bool(const std::string& sha256)> has_artifact;
 };
 

@@ -188,7 +188,8 @@ void Scheduler::Settle(JobRow first, Now now) {
         Move(job, v1::CANCELLED, Cause::kCancelled, now,
              absl::StrCat("its parent ", parent.record.job_id, " was cancelled"));
         break;
-      default: continue;
+      default:
+        continue;
     }
     open.insert(open.end(), job.children.begin(), job.children.end());
   }

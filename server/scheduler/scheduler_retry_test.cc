@@ -1,4 +1,5 @@
-// When a job is run again: the wait after a failure, and stages whose stored states vanished from the coordinator's disk.
+// When a job is run again: the wait after a failure, and stages whose stored states vanished from the coordinator's
+// disk.
 #include <set>
 #include <string>
 #include <vector>
@@ -42,8 +43,9 @@ TEST(RetryDelay, AFailedJobWaitsLongerEachTimeAndHoldsUpNoOther) {
 // Files of end states that vanish from the coordinator's disk.
 class LostStateTest : public ::testing::Test {
  protected:
-  LostStateTest() : strict({.has_artifact = [this](const std::string& sha256) { return !gone.contains(sha256); }}),
-                    hand(&strict, "w", 1) {}
+  LostStateTest()
+      : strict({.has_artifact = [this](const std::string& sha256) { return !gone.contains(sha256); }}),
+        hand(&strict, "w", 1) {}
   // Does everything there is, in order.
   void FinishAll() {
     std::vector<v1::AttemptReport> reports;

@@ -222,7 +222,8 @@ void Scheduler::ProcessReport(Worker& worker, const v1::SyncRequest& request, in
         EndAttempt(job, AttemptState::kReleased, nullptr);
       }
       return answer(true, "");
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -349,7 +350,8 @@ void Scheduler::LoseState(JobRow needed_by, const StateCollection& lost, Now now
   state.optimizer = state.optimizer && !lost.optimizer;
   if (lost.weights || lost.optimizer) effects_->collections.push_back(lost);
   const JobRow parent = job(needed_by).record.parent;
-  LOG(WARNING) << "the end state of stage " << job(parent).record.job_id << " is gone from the disk: it is trained again";
+  LOG(WARNING) << "the end state of stage " << job(parent).record.job_id
+               << " is gone from the disk: it is trained again";
   const std::vector<JobRow> children = At(parent).children;  // a rerun takes them away
   for (JobRow row : children) {
     Job& child = At(row);

@@ -24,11 +24,12 @@ struct TextRule {
 };
 const std::map<std::string_view, TextRule>& TextRules() {
   static const auto& rules = *new std::map<std::string_view, TextRule>{
-      {"request_id", {128, true}},       {"sweep", {256, true}},         {"job_id", {256, true}},
-      {"worker_id", {256, true}},        {"yaml", {4 << 20, true}},      {"sql", {1 << 20, true}},
-      {"sha256", {64, true}},            {"page_token", {1024, false}},  {"file_name", {4096, false}},
-      {"baseline_arm_json", {64 << 10, false}},                          {"metrics", {256, true}},
-      {"held_stage_keys", {256, true}},
+      {"request_id", {128, true}},  {"sweep", {256, true}},
+      {"job_id", {256, true}},      {"worker_id", {256, true}},
+      {"yaml", {4 << 20, true}},    {"sql", {1 << 20, true}},
+      {"sha256", {64, true}},       {"page_token", {1024, false}},
+      {"file_name", {4096, false}}, {"baseline_arm_json", {64 << 10, false}},
+      {"metrics", {256, true}},     {"held_stage_keys", {256, true}},
   };
   return rules;
 }
@@ -56,7 +57,8 @@ absl::Status CheckText(const FieldDescriptor* field, const std::string& text) {
     return rule->second.required && !lists_all ? Bad(field, "must not be empty") : absl::OkStatus();
   }
   if (text.size() > rule->second.max_bytes) {
-    return Bad(field, absl::StrCat("is ", text.size(), " bytes long; at most ", rule->second.max_bytes, " are allowed"));
+    return Bad(field,
+               absl::StrCat("is ", text.size(), " bytes long; at most ", rule->second.max_bytes, " are allowed"));
   }
   if (field->name() == "sha256" && !IsSha256Hex(text)) return Bad(field, "expected 64 lower-case hexadecimal digits");
   return absl::OkStatus();
@@ -69,7 +71,8 @@ absl::Status CheckNumber(const FieldDescriptor* field, double value) {
   const auto rule = NumberRules().find(field->name());
   if (rule == NumberRules().end()) return absl::OkStatus();
   if (!(value >= rule->second.minimum && value <= rule->second.maximum)) {
-    return Bad(field, absl::StrCat("must be from ", rule->second.minimum, " to ", rule->second.maximum, "; got ", value));
+    return Bad(field,
+               absl::StrCat("must be from ", rule->second.minimum, " to ", rule->second.maximum, "; got ", value));
   }
   return absl::OkStatus();
 }
@@ -90,7 +93,8 @@ absl::Status CheckWorker(const v1::WorkerInfo& worker) {
     return absl::InvalidArgumentError(absl::StrCat("WorkerInfo.", field, ": ", what));
   };
   if (worker.worker_id().empty() || worker.worker_id().size() > 256) return bad("worker_id", "expected 1 to 256 bytes");
-  if (worker.incarnation().empty() || worker.incarnation().size() > 256) return bad("incarnation", "expected 1 to 256 bytes");
+  if (worker.incarnation().empty() || worker.incarnation().size() > 256)
+    return bad("incarnation", "expected 1 to 256 bytes");
   if (worker.slots() < 1 || worker.slots() > 4096) return bad("slots", "expected 1 to 4096");
   return absl::OkStatus();
 }

@@ -17,8 +17,8 @@ namespace ablate {
 // Same code, same message; a message too long for a trailer (gRPC takes 8 KiB, percent-encoded) is cut, and says so.
 grpc::Status ToGrpc(const absl::Status& status);
 
-// InvalidArgument ("SubmitSweepRequest.request_id: must not be empty") by the tables in adapter.cc: required texts, lengths of ids
-// and texts, page sizes, hashes, levels.
+// InvalidArgument ("SubmitSweepRequest.request_id: must not be empty") by the tables in adapter.cc: required texts,
+// lengths of ids and texts, page sizes, hashes, levels.
 absl::Status CheckRequest(const google::protobuf::Message& request);
 
 // A unary method that is one call of the coordinator.

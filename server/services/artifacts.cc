@@ -21,7 +21,8 @@ absl::Status Receive(ArtifactStore* store, grpc::ServerReader<v1::UploadArtifact
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<ArtifactStore::Upload> upload,
                           store->StartUpload(header.sha256(), header.bytes(), header.offset()));
   while (reader->Read(&part)) {
-    if (part.has_header()) return absl::InvalidArgumentError("UploadArtifactRequest.header: only the first message has one");
+    if (part.has_header())
+      return absl::InvalidArgumentError("UploadArtifactRequest.header: only the first message has one");
     if (part.chunk().size() > kChunkBytes) {
       return absl::InvalidArgumentError("UploadArtifactRequest.chunk: at most 1 MiB is allowed in one message");
     }
@@ -58,7 +59,8 @@ grpc::Status ArtifactsService::StatArtifact(grpc::ServerContext*, const v1::Stat
   return grpc::Status::OK;
 }
 
-grpc::Status ArtifactsService::UploadArtifact(grpc::ServerContext*, grpc::ServerReader<v1::UploadArtifactRequest>* reader,
+grpc::Status ArtifactsService::UploadArtifact(grpc::ServerContext*,
+                                              grpc::ServerReader<v1::UploadArtifactRequest>* reader,
                                               v1::UploadArtifactResponse* response) {
   return ToGrpc(Receive(store_, reader, response));
 }

@@ -29,7 +29,9 @@ class FakeCoordinator : public Coordinator {
     response.mutable_sweep()->set_name(request.request_id());
     return Say(response);
   }
-  absl::StatusOr<v1::Sweep> GetSweep(const v1::GetSweepRequest& request) override { return Say(Named(request.sweep())); }
+  absl::StatusOr<v1::Sweep> GetSweep(const v1::GetSweepRequest& request) override {
+    return Say(Named(request.sweep()));
+  }
   absl::StatusOr<v1::ListSweepsResponse> ListSweeps(const v1::ListSweepsRequest& request) override {
     v1::ListSweepsResponse response;
     response.set_next_page_token(request.page_token());
@@ -43,20 +45,30 @@ class FakeCoordinator : public Coordinator {
     WaitUntil(cancelled);
     return absl::CancelledError("watched enough");
   }
-  absl::StatusOr<v1::Sweep> CancelSweep(const v1::CancelSweepRequest& request) override { return Say(Named(request.sweep())); }
+  absl::StatusOr<v1::Sweep> CancelSweep(const v1::CancelSweepRequest& request) override {
+    return Say(Named(request.sweep()));
+  }
   absl::StatusOr<v1::RetrySweepResponse> RetrySweep(const v1::RetrySweepRequest&) override {
     return Say(v1::RetrySweepResponse());
   }
-  absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest&) override { return Say(v1::ListJobsResponse()); }
+  absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest&) override {
+    return Say(v1::ListJobsResponse());
+  }
   absl::StatusOr<v1::GetJobResponse> GetJob(const v1::GetJobRequest& request) override {
     v1::GetJobResponse response;
     response.mutable_job()->set_job_id(request.job_id());
     return Say(response);
   }
-  absl::StatusOr<v1::GetJobLogsResponse> GetJobLogs(const v1::GetJobRequest&) override { return Say(v1::GetJobLogsResponse()); }
-  absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const v1::GetJobRequest&) override { return Say(v1::ExplainJobResponse()); }
+  absl::StatusOr<v1::GetJobLogsResponse> GetJobLogs(const v1::GetJobRequest&) override {
+    return Say(v1::GetJobLogsResponse());
+  }
+  absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const v1::GetJobRequest&) override {
+    return Say(v1::ExplainJobResponse());
+  }
   absl::StatusOr<v1::Job> CancelJob(const v1::CancelJobRequest&) override { return Say(v1::Job()); }
-  absl::StatusOr<v1::GetTableResponse> GetTable(const v1::GetTableRequest&) override { return Say(v1::GetTableResponse()); }
+  absl::StatusOr<v1::GetTableResponse> GetTable(const v1::GetTableRequest&) override {
+    return Say(v1::GetTableResponse());
+  }
   absl::StatusOr<v1::CompareArmsResponse> CompareArms(const v1::CompareArmsRequest&) override {
     return Say(v1::CompareArmsResponse());
   }
@@ -71,7 +83,8 @@ class FakeCoordinator : public Coordinator {
     return Say(v1::ListWorkersResponse());
   }
   absl::StatusOr<v1::WorkerInfo> DrainWorker(const v1::DrainWorkerRequest&) override { return Say(v1::WorkerInfo()); }
-  absl::StatusOr<v1::SyncResponse> Sync(const v1::SyncRequest& request, const std::function<bool()>& cancelled) override {
+  absl::StatusOr<v1::SyncResponse> Sync(const v1::SyncRequest& request,
+                                        const std::function<bool()>& cancelled) override {
     v1::SyncResponse response;
     response.set_next_contact_ms(request.sequence());
     if (request.worker().worker_id() == "waits") WaitUntil(cancelled);

@@ -74,7 +74,8 @@ absl::Status WhyNot(const std::string& address) {
   ::freeaddrinfo(list);
   switch (error) {
     case EADDRINUSE:
-      return absl::UnavailableError(absl::StrCat(listen, "another program listens there; choose another port, or 0 for a free one"));
+      return absl::UnavailableError(
+          absl::StrCat(listen, "another program listens there; choose another port, or 0 for a free one"));
     case EADDRNOTAVAIL:
       return absl::UnavailableError(absl::StrCat(listen, host, " is no address of this machine"));
     case 0:
@@ -93,8 +94,8 @@ absl::Status CheckAddress(const std::string& address) {
   const bool bare_ipv6 = host.find(':') != std::string::npos && host.front() != '[';
   int number = 0;
   if (host.empty() || bare_ipv6 || !absl::SimpleAtoi(port, &number) || number < 0 || number > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", address, "\" is not HOST:PORT or unix:PATH, e.g. 127.0.0.1:7433, [::1]:7433 or unix:/tmp/ablate.sock"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", address, "\" is not HOST:PORT or unix:PATH, e.g. 127.0.0.1:7433, [::1]:7433 or unix:/tmp/ablate.sock"));
   }
   return absl::OkStatus();
 }
@@ -110,7 +111,11 @@ bool IsLocalAddress(const std::string& address) {
 
 struct GrpcServer::State {
   State(Coordinator* coordinator, ArtifactStore* store)
-      : sweeps(coordinator), jobs(coordinator), results(coordinator), workers(coordinator), worker_link(coordinator),
+      : sweeps(coordinator),
+        jobs(coordinator),
+        results(coordinator),
+        workers(coordinator),
+        worker_link(coordinator),
         artifacts(store) {}
   SweepsService sweeps;
   JobsService jobs;
@@ -128,8 +133,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   const bool is_tcp = !is_unix && !absl::StartsWith(address, "unix-abstract:");
   const std::string path = UnixPath(address);
   if (is_unix && (path.empty() || path.size() > kMaxSocketPath)) {
-    return absl::InvalidArgumentError(absl::StrCat("the socket path \"", path, "\" has ", path.size(), " bytes; it needs 1 to ",
-                                                   kMaxSocketPath, ": choose another one"));
+    return absl::InvalidArgumentError(absl::StrCat("the socket path \"", path, "\" has ", path.size(),
+                                                   " bytes; it needs 1 to ", kMaxSocketPath, ": choose another one"));
   }
   ABLATE_RETURN_IF_ERROR(CheckAddress(address));
   if (is_unix && SomebodyListens(path)) {
@@ -137,7 +142,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   }
 
   static const bool plugins = [] {
-    // Kept until the process ends: giving back the last one joins gRPC's threads, and one that polls takes up to 10 s to notice.
+    // Kept until the process ends: giving back the last one joins gRPC's threads, and one that polls takes up to 10 s
+    // to notice.
     grpc_init();
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -165,9 +171,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 4);
-  for (grpc::Service* service :
-       std::initializer_list<grpc::Service*>{&state->sweeps, &state->jobs, &state->results, &state->workers,
-                                             &state->worker_link, &state->artifacts}) {
+  for (grpc::Service* service : std::initializer_list<grpc::Service*>{
+           &state->sweeps, &state->jobs, &state->results, &state->workers, &state->worker_link, &state->artifacts}) {
     builder.RegisterService(service);
   }
   const mode_t mask = ::umask(0077);  // for the socket file
@@ -175,7 +180,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   ::umask(mask);
   if (state->server == nullptr || (is_tcp && port == 0)) {
     if (is_tcp) return WhyNot(address);
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": its folder is not there, or not permitted"));
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", address, ": its folder is not there, or not permitted"));
   }
   state->address = is_tcp ? absl::StrCat(address.substr(0, address.rfind(':')), ":", port) : address;
   for (const char* service : {"ablate.v1.Sweeps", "ablate.v1.Jobs", "ablate.v1.Results", "ablate.v1.Workers",

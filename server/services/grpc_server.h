@@ -20,11 +20,11 @@ bool IsLocalAddress(const std::string& address);
 
 class GrpcServer {
  public:
-  // Listens on `address` ("127.0.0.1:7433", "[::1]:0", "unix:/path"); port 0 takes a free one. Each waiting call (an idle worker, a
-  // watched sweep) holds a thread: `max_threads` bounds them, and what is beyond is answered ResourceExhausted.
-  // A Unix socket is open to its owner alone.
-  // InvalidArgument: not an address, or a socket path over 107 bytes. Unavailable: cannot listen there (the message says
-  // whether it is taken, no address of this machine, or not permitted).
+  // Listens on `address` ("127.0.0.1:7433", "[::1]:0", "unix:/path"); port 0 takes a free one. Each waiting call (an
+  // idle worker, a watched sweep) holds a thread: `max_threads` bounds them, and what is beyond is answered
+  // ResourceExhausted. A Unix socket is open to its owner alone. InvalidArgument: not an address, or a socket path over
+  // 107 bytes. Unavailable: cannot listen there (the message says whether it is taken, no address of this machine, or
+  // not permitted).
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& address, Coordinator* coordinator,
                                                            ArtifactStore* artifacts, int max_threads = 1024);
   ~GrpcServer();

@@ -103,9 +103,10 @@ TEST_F(ServicesTest, CarriesRequestsAnswersAndErrors) {
     ASSERT_TRUE(sweeps_->GetSweep(&context, request, &sweep).ok());
     EXPECT_EQ(sweep.name(), "alpha");
   }
-  const absl::Status errors[] = {absl::NotFoundError("no sweep \"alpha\""), absl::AlreadyExistsError("two\nlines \xc3\xbc"),
-                                 absl::FailedPreconditionError("upload it first"), absl::UnavailableError("stopping"),
-                                 absl::PermissionDeniedError("would write"), absl::ResourceExhaustedError("disk full")};
+  const absl::Status errors[] = {
+      absl::NotFoundError("no sweep \"alpha\""),        absl::AlreadyExistsError("two\nlines \xc3\xbc"),
+      absl::FailedPreconditionError("upload it first"), absl::UnavailableError("stopping"),
+      absl::PermissionDeniedError("would write"),       absl::ResourceExhaustedError("disk full")};
   for (const absl::Status& error : errors) {
     coordinator_.error = error;
     grpc::ClientContext context;
@@ -157,9 +158,19 @@ TEST_F(ServicesTest, BadRequestsNeverReachTheCoordinator) {
   v1::SubmitSweepResponse response;
   EXPECT_TRUE(sweeps_->SubmitSweep(&context, submit, &response).ok());
 
-  EXPECT_THAT(std::string(CheckRequest([] { v1::ListJobsRequest r; r.set_page_size(1001); return r; }()).message()),
+  EXPECT_THAT(std::string(CheckRequest([] {
+                            v1::ListJobsRequest r;
+                            r.set_page_size(1001);
+                            return r;
+                          }())
+                              .message()),
               HasSubstr("ListJobsRequest.page_size: must be from 0 to 1000; got 1001"));
-  EXPECT_THAT(std::string(CheckRequest([] { v1::ListJobsRequest r; r.set_page_size(-1); return r; }()).message()),
+  EXPECT_THAT(std::string(CheckRequest([] {
+                            v1::ListJobsRequest r;
+                            r.set_page_size(-1);
+                            return r;
+                          }())
+                              .message()),
               HasSubstr("page_size"));
   EXPECT_TRUE(CheckRequest(v1::ListJobsRequest()).ok());
   EXPECT_FALSE(CheckRequest(v1::GetJobRequest()).ok());
@@ -235,7 +246,8 @@ TEST_F(ServicesTest, ArtifactsGoUpAndDownAndResume) {
   EXPECT_FALSE(there.complete());
   EXPECT_EQ(there.bytes(), 1 << 20);
   EXPECT_EQ(Upload(hash, content.size(), (1 << 20) + 1, {}).error_code(), grpc::StatusCode::OUT_OF_RANGE);
-  const grpc::Status done = Upload(hash, content.size(), 1 << 20, {content.substr(1 << 20, 1 << 20), content.substr(2 << 20)});
+  const grpc::Status done =
+      Upload(hash, content.size(), 1 << 20, {content.substr(1 << 20, 1 << 20), content.substr(2 << 20)});
   EXPECT_TRUE(done.ok()) << done.error_message();
 
   int64_t total = 0;
@@ -253,7 +265,8 @@ TEST_F(ServicesTest, ArtifactsGoUpAndDownAndResume) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 
   EXPECT_EQ(Upload(Sha256Hex("right"), 5, 0, {"wrong"}).error_code(), grpc::StatusCode::DATA_LOSS);
-  EXPECT_EQ(Upload(Sha256Hex("big"), 3 << 20, 0, {std::string(2 << 20, 'x')}).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Upload(Sha256Hex("big"), 3 << 20, 0, {std::string(2 << 20, 'x')}).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(Upload("nonsense", 5, 0, {"wrong"}).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
@@ -276,8 +289,8 @@ TEST_F(ServicesTest, ShutsDownWhileCallsWait) {
 }
 
 TEST_F(ServicesTest, HealthAndReflectionAnswer) {
-  // Through the generic byte interface, since no stub of theirs is generated here: an empty HealthCheckRequest is answered by
-  // field 1 = SERVING (1); a ServerReflectionRequest with list_services (field 7) = "" names our services.
+  // Through the generic byte interface, since no stub of theirs is generated here: an empty HealthCheckRequest is
+  // answered by field 1 = SERVING (1); a ServerReflectionRequest with list_services (field 7) = "" names our services.
   grpc::Slice none;
   grpc::ByteBuffer request(&none, 1), answer;
   grpc::GenericStub stub(channel_);
@@ -305,18 +318,20 @@ TEST_F(ServicesTest, HealthAndReflectionAnswer) {
   grpc::Slice list("\x3a\x00", 2);
   request = grpc::ByteBuffer(&list, 1);
   ASSERT_TRUE(call("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo").ok());
-  for (const char* service : {"ablate.v1.Sweeps", "ablate.v1.Jobs", "ablate.v1.Results", "ablate.v1.Workers", "ablate.v1.WorkerLink",
-                              "ablate.v1.Artifacts"}) {
+  for (const char* service : {"ablate.v1.Sweeps", "ablate.v1.Jobs", "ablate.v1.Results", "ablate.v1.Workers",
+                              "ablate.v1.WorkerLink", "ablate.v1.Artifacts"}) {
     EXPECT_THAT(bytes(), HasSubstr(service));
   }
 }
 
 TEST_F(ServicesTest, ListenersAreExclusiveAndPrivate) {
   // A second server on the socket of a live one, or on its port.
-  EXPECT_EQ(GrpcServer::Start("unix:" + socket_, &coordinator_, store_.get()).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(GrpcServer::Start("unix:" + socket_, &coordinator_, store_.get()).status().code(),
+            absl::StatusCode::kUnavailable);
   auto tcp = GrpcServer::Start("127.0.0.1:0", &coordinator_, store_.get());
   ASSERT_TRUE(tcp.ok()) << tcp.status();
-  EXPECT_EQ(GrpcServer::Start((*tcp)->address(), &coordinator_, store_.get()).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(GrpcServer::Start((*tcp)->address(), &coordinator_, store_.get()).status().code(),
+            absl::StatusCode::kUnavailable);
   EXPECT_NE((*tcp)->address(), "127.0.0.1:0");
 
   struct stat info;
@@ -325,7 +340,8 @@ TEST_F(ServicesTest, ListenersAreExclusiveAndPrivate) {
 
   EXPECT_EQ(GrpcServer::Start("unix:/tmp/" + std::string(120, 'x'), &coordinator_, store_.get()).status().code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(GrpcServer::Start("nonsense", &coordinator_, store_.get()).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(GrpcServer::Start("nonsense", &coordinator_, store_.get()).status().code(),
+            absl::StatusCode::kInvalidArgument);
   const auto why = [&](const std::string& address) {
     const absl::Status status = GrpcServer::Start(address, &coordinator_, store_.get()).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << address;
@@ -353,7 +369,8 @@ TEST_F(ServicesTest, AStaleSocketFileIsNoObstacle) {
 }
 
 TEST(Addresses, OnlyAddressesAreAddresses) {
-  for (const char* address : {"127.0.0.1:7433", "localhost:0", "[::1]:7", "0.0.0.0:65535", "unix:/x", "unix-abstract:x", "example.org:1"}) {
+  for (const char* address :
+       {"127.0.0.1:7433", "localhost:0", "[::1]:7", "0.0.0.0:65535", "unix:/x", "unix-abstract:x", "example.org:1"}) {
     EXPECT_TRUE(CheckAddress(address).ok()) << address;
   }
   for (const char* address : {"", "nonsense", ":1", "host:", "host:x", "host:70000", "host:-1", "::1:7"}) {
@@ -362,10 +379,12 @@ TEST(Addresses, OnlyAddressesAreAddresses) {
 }
 
 TEST(Addresses, LocalOnesAreKnown) {
-  for (const char* address : {"127.0.0.1:7433", "127.9.9.9:1", "localhost:0", "[::1]:7", "unix:/x", "unix-abstract:x"}) {
+  for (const char* address :
+       {"127.0.0.1:7433", "127.9.9.9:1", "localhost:0", "[::1]:7", "unix:/x", "unix-abstract:x"}) {
     EXPECT_TRUE(IsLocalAddress(address)) << address;
   }
-  for (const char* address : {"0.0.0.0:7433", "[::]:7433", "10.0.0.1:1", "127.evil.example:1", "example.org:1", "", "1270.0.0.1:1"}) {
+  for (const char* address :
+       {"0.0.0.0:7433", "[::]:7433", "10.0.0.1:1", "127.evil.example:1", "example.org:1", "", "1270.0.0.1:1"}) {
     EXPECT_FALSE(IsLocalAddress(address)) << address;
   }
 }

@@ -169,17 +169,21 @@ absl::StatusOr<SchedulerSnapshot> LoadSnapshot(Connection& db) {
   while (true) {
     ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
     if (!row) return snapshot;
-    snapshot.states.push_back({.stage_key = rows.Text(0), .weights = rows.Int(1) != 0, .optimizer = rows.Int(2) != 0,
-                               .weights_sha256 = rows.Text(3), .optimizer_sha256 = rows.Text(4)});
+    snapshot.states.push_back({.stage_key = rows.Text(0),
+                               .weights = rows.Int(1) != 0,
+                               .optimizer = rows.Int(2) != 0,
+                               .weights_sha256 = rows.Text(3),
+                               .optimizer_sha256 = rows.Text(4)});
   }
 }
 
 absl::StatusOr<std::set<std::string>> ReadNamedArtifacts(Connection& db) {
   std::set<std::string> named;
-  ABLATE_ASSIGN_OR_RETURN(Statement rows, db.Query("SELECT weights_sha256 FROM checkpoints WHERE weights_sha256 IS NOT NULL "
-                                                   "UNION SELECT optimizer_sha256 FROM checkpoints "
-                                                   "WHERE optimizer_sha256 IS NOT NULL "
-                                                   "UNION SELECT sha256 FROM data_files"));
+  ABLATE_ASSIGN_OR_RETURN(Statement rows,
+                          db.Query("SELECT weights_sha256 FROM checkpoints WHERE weights_sha256 IS NOT NULL "
+                                   "UNION SELECT optimizer_sha256 FROM checkpoints "
+                                   "WHERE optimizer_sha256 IS NOT NULL "
+                                   "UNION SELECT sha256 FROM data_files"));
   while (true) {
     ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
     if (!row) return named;

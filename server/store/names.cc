@@ -13,10 +13,14 @@ std::string_view KeepName(v1::Keep keep) {
 
 std::string_view SweepStateName(v1::SweepState state) {
   switch (state) {
-    case v1::SWEEP_SUCCEEDED: return "SUCCEEDED";
-    case v1::SWEEP_FAILED: return "FAILED";
-    case v1::SWEEP_CANCELLED: return "CANCELLED";
-    default: return "RUNNING";
+    case v1::SWEEP_SUCCEEDED:
+      return "SUCCEEDED";
+    case v1::SWEEP_FAILED:
+      return "FAILED";
+    case v1::SWEEP_CANCELLED:
+      return "CANCELLED";
+    default:
+      return "RUNNING";
   }
 }
 

@@ -110,7 +110,8 @@ absl::Status ReadEvaluationTask(Connection& db, const std::string& key, const Pr
   task->set_length_tokens(row.Int(7));
   task->set_split(row.Text(8));
   v1::CheckpointRef state;
-  ABLATE_ASSIGN_OR_RETURN(const bool stored, ReadCheckpoint(db, row.Int(0), row.Text(1), true, false, presence, &state));
+  ABLATE_ASSIGN_OR_RETURN(const bool stored,
+                          ReadCheckpoint(db, row.Int(0), row.Text(1), true, false, presence, &state));
   if (stored) {
     state.clear_optimizer();
     *task->mutable_state() = std::move(state);

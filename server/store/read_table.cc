@@ -30,7 +30,8 @@ absl::StatusOr<SweepFile> ReadSweepFile(Connection& db, SweepRow sweep) {
 absl::StatusOr<StoredTable> ReadTable(Connection& db, SweepRow sweep) {
   StoredTable table;
   {
-    ABLATE_ASSIGN_OR_RETURN(Statement row, db.Query("SELECT name, baseline_arm, spec FROM sweeps WHERE row = ?", sweep));
+    ABLATE_ASSIGN_OR_RETURN(Statement row,
+                            db.Query("SELECT name, baseline_arm, spec FROM sweeps WHERE row = ?", sweep));
     ABLATE_ASSIGN_OR_RETURN(const bool found, row.Step());
     if (!found) return absl::NotFoundError("there is no such sweep");
     table.sweep = row.Text(0);

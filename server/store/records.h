@@ -65,8 +65,9 @@ struct StoredRequest {
 };
 absl::StatusOr<std::optional<StoredRequest>> FindRequest(Connection& db, const std::string& request_id);
 
-// The task as it goes to a worker. A stage starts from the newest state whose files `has_artifact` (unset: all): its own checkpoints,
-// else its parent's end state, else none. `lost`, if given, gets a line for each state that was passed over. NotFound: no such key.
+// The task as it goes to a worker. A stage starts from the newest state whose files `has_artifact` (unset: all): its
+// own checkpoints, else its parent's end state, else none. `lost`, if given, gets a line for each state that was passed
+// over. NotFound: no such key.
 absl::StatusOr<v1::Task> ReadTask(Connection& db, v1::JobKind kind, const std::string& key,
                                   const std::function<bool(const std::string& sha256)>& has_artifact = nullptr,
                                   std::vector<std::string>* lost = nullptr);

@@ -328,7 +328,8 @@ TEST_F(RecordsTest, CheckpointsAreHandedOutAndCollected) {
   for (const std::string gone : {"w20", "o20"}) {
     std::vector<std::string> lost;
     const v1::Task without = Read<v1::Task>([&](Connection& db) {
-      return ReadTask(db, v1::STAGE, job.key, [&](const std::string& sha256) { return sha256 != gone; }, &lost);
+      return ReadTask(
+          db, v1::STAGE, job.key, [&](const std::string& sha256) { return sha256 != gone; }, &lost);
     });
     EXPECT_FALSE(without.stage().has_start()) << gone;
     EXPECT_THAT(lost, ElementsAre(::testing::HasSubstr("at step 20: artifact " + gone + " is gone")));

@@ -17,19 +17,26 @@ constexpr uint64_t kNoRoomBytes = 1 << 20;
 
 absl::StatusCode CodeOf(int code) {
   switch (code & 0xff) {
-    case SQLITE_FULL: return absl::StatusCode::kResourceExhausted;
+    case SQLITE_FULL:
+      return absl::StatusCode::kResourceExhausted;
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
     case SQLITE_IOERR:
-    case SQLITE_CANTOPEN: return absl::StatusCode::kUnavailable;
+    case SQLITE_CANTOPEN:
+      return absl::StatusCode::kUnavailable;
     case SQLITE_CORRUPT:
-    case SQLITE_NOTADB: return absl::StatusCode::kDataLoss;
+    case SQLITE_NOTADB:
+      return absl::StatusCode::kDataLoss;
     case SQLITE_AUTH:
     case SQLITE_READONLY:
-    case SQLITE_PERM: return absl::StatusCode::kPermissionDenied;
-    case SQLITE_INTERRUPT: return absl::StatusCode::kDeadlineExceeded;
-    case SQLITE_ERROR: return absl::StatusCode::kInvalidArgument;
-    default: return absl::StatusCode::kInternal;
+    case SQLITE_PERM:
+      return absl::StatusCode::kPermissionDenied;
+    case SQLITE_INTERRUPT:
+      return absl::StatusCode::kDeadlineExceeded;
+    case SQLITE_ERROR:
+      return absl::StatusCode::kInvalidArgument;
+    default:
+      return absl::StatusCode::kInternal;
   }
 }
 
@@ -96,11 +103,16 @@ std::string Statement::Bytes(int column) const {
 }
 Statement::Type Statement::ColumnType(int column) const {
   switch (sqlite3_column_type(statement_, column)) {
-    case SQLITE_INTEGER: return Type::kInteger;
-    case SQLITE_FLOAT: return Type::kReal;
-    case SQLITE_TEXT: return Type::kText;
-    case SQLITE_BLOB: return Type::kBlob;
-    default: return Type::kNull;
+    case SQLITE_INTEGER:
+      return Type::kInteger;
+    case SQLITE_FLOAT:
+      return Type::kReal;
+    case SQLITE_TEXT:
+      return Type::kText;
+    case SQLITE_BLOB:
+      return Type::kBlob;
+    default:
+      return Type::kNull;
   }
 }
 

@@ -25,11 +25,14 @@ bool MayDo(int action, const char* name, const char* argument) {
   switch (action) {
     case SQLITE_SELECT:
     case SQLITE_READ:
-    case SQLITE_RECURSIVE: return true;
-    case SQLITE_FUNCTION: return argument == nullptr || std::strcmp(argument, "load_extension") != 0;
+    case SQLITE_RECURSIVE:
+      return true;
+    case SQLITE_FUNCTION:
+      return argument == nullptr || std::strcmp(argument, "load_extension") != 0;
     case SQLITE_PRAGMA:  // a table's columns may be listed
       return name != nullptr && (std::strcmp(name, "table_info") == 0 || std::strcmp(name, "table_list") == 0);
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -49,8 +52,12 @@ void FillRow(sqlite3_stmt* statement, v1::QueryResponse::Row* row) {
     v1::QueryResponse::Cell* cell = row->add_cells();
     const int bytes = sqlite3_column_bytes(statement, i);
     switch (sqlite3_column_type(statement, i)) {
-      case SQLITE_INTEGER: cell->set_integer(sqlite3_column_int64(statement, i)); break;
-      case SQLITE_FLOAT: cell->set_real(sqlite3_column_double(statement, i)); break;
+      case SQLITE_INTEGER:
+        cell->set_integer(sqlite3_column_int64(statement, i));
+        break;
+      case SQLITE_FLOAT:
+        cell->set_real(sqlite3_column_double(statement, i));
+        break;
       case SQLITE_TEXT: {
         const std::string text(reinterpret_cast<const char*>(sqlite3_column_text(statement, i)),
                                static_cast<size_t>(bytes));
@@ -58,8 +65,11 @@ void FillRow(sqlite3_stmt* statement, v1::QueryResponse::Row* row) {
         IsUtf8(text) ? cell->set_text(text) : cell->set_blob(text);
         break;
       }
-      case SQLITE_BLOB: cell->set_blob(sqlite3_column_blob(statement, i), static_cast<size_t>(bytes)); break;
-      default: break;
+      case SQLITE_BLOB:
+        cell->set_blob(sqlite3_column_blob(statement, i), static_cast<size_t>(bytes));
+        break;
+      default:
+        break;
     }
   }
 }

@@ -28,14 +28,16 @@ Errors Compare(const GoldenAttentionCase& c, const auto& out, const auto& dq, co
   for (const auto& [got, want] : {std::pair{&dq, &c.dq}, {&dk, &c.dk}, {&dv, &c.dv}}) {
     e.gradient = std::max(e.gradient, RelativeError(*got, *want, 1.0));
   }
-  if (c.d_learned_s) e.gradient = std::max(e.gradient, RelativeError(std::vector{ds}, std::vector{*c.d_learned_s}, 1.0));
-  if (c.d_learned_b) e.gradient = std::max(e.gradient, RelativeError(std::vector{db}, std::vector{*c.d_learned_b}, 1.0));
+  if (c.d_learned_s)
+    e.gradient = std::max(e.gradient, RelativeError(std::vector{ds}, std::vector{*c.d_learned_s}, 1.0));
+  if (c.d_learned_b)
+    e.gradient = std::max(e.gradient, RelativeError(std::vector{db}, std::vector{*c.d_learned_b}, 1.0));
   return e;
 }
 
 Errors Reference(const GoldenAttentionCase& c) {
-  const reference::AttentionResult r = reference::Attention(c.spec, c.T, c.d, c.window, c.q.data(), c.k.data(), c.v.data(),
-                                                            c.learned_s, c.learned_b, c.dout.data());
+  const reference::AttentionResult r = reference::Attention(c.spec, c.T, c.d, c.window, c.q.data(), c.k.data(),
+                                                            c.v.data(), c.learned_s, c.learned_b, c.dout.data());
   Errors e = Compare(c, r.out, r.dq, r.dk, r.dv, r.dlearned_s, r.dlearned_b);
   if (!c.row_weight_sum.empty()) e.output = std::max(e.output, RelativeError(r.weight_sum, c.row_weight_sum, 1.0));
   if (c.zero_rows && r.zero_rows != *c.zero_rows) e.output = 1e300;

@@ -1,4 +1,5 @@
-// The checks of golden_check, one a kind of file. Each prints a line a case and returns how many cases failed. Must not exit.
+// The checks of golden_check, one a kind of file. Each prints a line a case and returns how many cases failed. Must not
+// exit.
 #pragma once
 
 #include <cstdio>
@@ -21,11 +22,11 @@ inline void PrintNotCovered(const std::string& name, const std::vector<std::stri
 }
 
 // InvalidArgument or NotFound: the file cannot be read or used.
-// Double reference: 1e-10. Backend in float32: 2e-4 for outputs, 2e-3 for gradients; relative to the larger of 1 and the
-// tensor's largest value (saturated rows have true gradients of 1e-30).
+// Double reference: 1e-10. Backend in float32: 2e-4 for outputs, 2e-3 for gradients; relative to the larger of 1 and
+// the tensor's largest value (saturated rows have true gradients of 1e-30).
 absl::StatusOr<CheckOutcome> CheckAttention(const std::string& path, Backend* backend);
-// Double reference: 1e-10. Backend: gradients 2e-3 of each tensor's largest value and of each step's norm, losses of the
-// optimiser's steps and with Dynamic NTK 1e-3.
+// Double reference: 1e-10. Backend: gradients 2e-3 of each tensor's largest value and of each step's norm, losses of
+// the optimiser's steps and with Dynamic NTK 1e-3.
 absl::StatusOr<CheckOutcome> CheckModel(const std::string& path, Backend* backend);
 
 // Worst |got - want| / max(floor, largest |want|); infinity when sizes differ or a value is not finite.

@@ -24,7 +24,8 @@ std::vector<int32_t> Batch(const Json& json, const char* key, const GoldenModelC
   GoldenArray(json.at(key), key, {static_cast<size_t>(c.batch), static_cast<size_t>(c.T)});
   std::vector<int32_t> out;
   for (const Json& row : json.at(key)) {
-    for (const Json& token : row) out.push_back(GoldenInteger(token, absl::StrCat("a token of ", key), least, c.vocab - 1));
+    for (const Json& token : row)
+      out.push_back(GoldenInteger(token, absl::StrCat("a token of ", key), least, c.vocab - 1));
   }
   return out;
 }
@@ -38,8 +39,12 @@ GoldenModelCase ParseCase(const Json& json) {
   c.name = json.at("name").get<std::string>();
   c.spec = ParseGoldenAttentionSpec(json.at("spec"));
   const Json& config = json.at("config");
-  for (const auto& [key, to] : {std::pair{"layers", &c.layers}, {"width", &c.width}, {"heads", &c.heads},
-                                {"vocab", &c.vocab}, {"T", &c.T}, {"batch", &c.batch}}) {
+  for (const auto& [key, to] : {std::pair{"layers", &c.layers},
+                                {"width", &c.width},
+                                {"heads", &c.heads},
+                                {"vocab", &c.vocab},
+                                {"T", &c.T},
+                                {"batch", &c.batch}}) {
     *to = GoldenInteger(config.at(key), absl::StrCat("config.", key), 1);
   }
   if (c.width % c.heads != 0) throw std::invalid_argument("config.width is not divisible by config.heads");
@@ -71,13 +76,18 @@ GoldenModelCase ParseCase(const Json& json) {
   }
   if (json.contains("adamw")) {
     const Json& adamw = json["adamw"];
-    for (const auto& [key, to] : {std::pair{"lr", &c.learning_rate}, {"beta1", &c.beta1}, {"beta2", &c.beta2},
-                                  {"eps", &c.eps}, {"weight_decay", &c.weight_decay}, {"clip", &c.clip}}) {
+    for (const auto& [key, to] : {std::pair{"lr", &c.learning_rate},
+                                  {"beta1", &c.beta1},
+                                  {"beta2", &c.beta2},
+                                  {"eps", &c.eps},
+                                  {"weight_decay", &c.weight_decay},
+                                  {"clip", &c.clip}}) {
       if (to == &c.learning_rate || adamw.contains(key)) *to = GoldenNumber(adamw.at(key), absl::StrCat("adamw.", key));
     }
     std::vector<size_t> steps;
     c.step_losses = GoldenArray(adamw.at("losses"), "adamw.losses", &steps);
-    if (steps.size() != 1 || steps[0] == 0) throw std::invalid_argument("adamw.losses must be a list of numbers, one a step");
+    if (steps.size() != 1 || steps[0] == 0)
+      throw std::invalid_argument("adamw.losses must be a list of numbers, one a step");
     if (adamw.contains("grad_norms")) {
       c.step_grad_norms = GoldenArray(adamw["grad_norms"], "adamw.grad_norms", steps);
     } else {
@@ -87,8 +97,10 @@ GoldenModelCase ParseCase(const Json& json) {
   } else {
     c.not_covered.push_back("adamw");
   }
-  AddUnknown(json, "", {"name", "spec", "config", "rope_base", "tokens", "targets", "params", "grads", "loss",
-                        "loss_with_ntk", "ntk", "adamw"}, &c);
+  AddUnknown(json, "",
+             {"name", "spec", "config", "rope_base", "tokens", "targets", "params", "grads", "loss", "loss_with_ntk",
+              "ntk", "adamw"},
+             &c);
   return c;
 }
 

@@ -1,5 +1,5 @@
-// Reads a file of golden whole-model values (format: tests/golden/model.json, docs/attention.md) for golden_check. Must not
-// know any implementation. Thread rule: free functions without state.
+// Reads a file of golden whole-model values (format: tests/golden/model.json, docs/attention.md) for golden_check. Must
+// not know any implementation. Thread rule: free functions without state.
 #pragma once
 
 #include <cstdint>

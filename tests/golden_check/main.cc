@@ -33,8 +33,8 @@ absl::StatusOr<CheckOutcome> CheckStatistics(const std::string& path) {
     }
     // A NaN must fail, so the comparison is written to be false for it.
     const bool pass = result.max_relative_error <= kTolerance;
-    std::printf("%-50s  %10.2e%s%s\n", result.name.c_str(), result.max_relative_error, pass ? "" : "  FAILED: ",
-                pass ? "" : result.worst.c_str());
+    std::printf("%-50s  %10.2e%s%s\n", result.name.c_str(), result.max_relative_error,
+                pass ? "" : "  FAILED: ", pass ? "" : result.worst.c_str());
     ++outcome.cases;
     outcome.failed += pass ? 0 : 1;
   }

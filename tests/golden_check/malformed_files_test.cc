@@ -1,5 +1,5 @@
-// Golden files that were damaged, by design and at random: a check must say so (a status, a failed case or "not covered"),
-// never crash, and never pass in silence what it has not compared.
+// Golden files that were damaged, by design and at random: a check must say so (a status, a failed case or "not
+// covered"), never crash, and never pass in silence what it has not compared.
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -68,7 +68,8 @@ class Checker {
 
 TEST(MalformedFiles, ADroppedExpectationIsNeverASilentPass) {
   Checker checker;
-  for (const auto& [kind, name] : {std::pair{"attention", "ssmax_bias"}, {"attention", "lssar_p3"}, {"model", "ssmax"}}) {
+  for (const auto& [kind, name] :
+       {std::pair{"attention", "ssmax_bias"}, {"attention", "lssar_p3"}, {"model", "ssmax"}}) {
     const Json whole = OneCase(kind, name);
     ASSERT_TRUE(checker.Passes(kind, whole)) << kind << " " << name;
     std::vector<Json::json_pointer> fields;
@@ -83,7 +84,8 @@ TEST(MalformedFiles, ADroppedExpectationIsNeverASilentPass) {
     }
     ASSERT_GT(fields.size(), 10u);
     for (const Json::json_pointer& field : fields) {
-      if (field.parent_pointer().back() == "adamw" && field.back() != "losses" && field.back() != "grad_norms") continue;
+      if (field.parent_pointer().back() == "adamw" && field.back() != "losses" && field.back() != "grad_norms")
+        continue;
       Json dropped = whole;
       dropped[field.parent_pointer()].erase(field.back());
       EXPECT_FALSE(checker.Passes(kind, dropped)) << kind << " " << name << " without " << field.to_string();
@@ -106,9 +108,9 @@ TEST(MalformedFiles, ADroppedStatisticIsNeverASilentPass) {
   Checker checker;
   const Json whole = Golden("statistics");
   ASSERT_TRUE(checker.Passes("statistics", whole));
-  for (const char* field :
-       {"/cases/0/ci95/sem", "/cases/0/ci95/low", "/cases/0/paired/tost", "/cases/0/paired/tost/p", "/cases/0/paired",
-        "/difference_in_differences/0/result/high", "/holm/0/adjusted", "/wilson/0/high", "/stein/0/n", "/sign_test/0/p"}) {
+  for (const char* field : {"/cases/0/ci95/sem", "/cases/0/ci95/low", "/cases/0/paired/tost", "/cases/0/paired/tost/p",
+                            "/cases/0/paired", "/difference_in_differences/0/result/high", "/holm/0/adjusted",
+                            "/wilson/0/high", "/stein/0/n", "/sign_test/0/p"}) {
     const Json::json_pointer at(field);
     ASSERT_TRUE(whole.contains(at)) << field;
     Json dropped = whole;
@@ -129,7 +131,8 @@ TEST(MalformedFiles, AWrongNumberFails) {
     ASSERT_TRUE(outcome.ok()) << field << " " << outcome.status();
     EXPECT_EQ(outcome->failed, 1) << field;
   }
-  for (const char* field : {"out/2/1", "dq/6/0", "dk/0/3", "dv/1/1", "d_learned_s", "d_learned_b", "row_weight_sum/3"}) {
+  for (const char* field :
+       {"out/2/1", "dq/6/0", "dk/0/3", "dv/1/1", "d_learned_s", "d_learned_b", "row_weight_sum/3"}) {
     Json wrong = attention;
     Json& value = wrong[Json::json_pointer(std::string("/cases/0/") + field)];
     value = value.get<double>() + 1e-6;
@@ -150,7 +153,8 @@ TEST(MalformedFiles, TheMessageNamesTheFault) {
   for (const char* key : {"q", "k", "v", "dout", "out", "dq", "dk", "dv", "row_weight_sum"}) {
     empty["cases"][0][key] = Json::array();
   }
-  EXPECT_THAT(std::string(checker.Status("attention", empty).message()), HasSubstr("cases[0]: T must be an integer from 1"));
+  EXPECT_THAT(std::string(checker.Status("attention", empty).message()),
+              HasSubstr("cases[0]: T must be an integer from 1"));
   Json ragged = attention;
   ragged["cases"][0]["q"][1].push_back(0.5);
   ragged["cases"][0]["q"][2].erase(0);
@@ -164,7 +168,8 @@ TEST(MalformedFiles, TheMessageNamesTheFault) {
   Json learned = attention;
   learned["cases"][0].erase("d_learned_s");
   EXPECT_THAT(std::string(checker.Status("attention", learned).message()), HasSubstr("d_learned_s"));
-  EXPECT_THAT(std::string(checker.Status("model", {{"cases", Json::array()}}).message()), HasSubstr("at least one case"));
+  EXPECT_THAT(std::string(checker.Status("model", {{"cases", Json::array()}}).message()),
+              HasSubstr("at least one case"));
 }
 
 TEST(MalformedFiles, AConstantScaleHasTwoSpellings) {
@@ -191,9 +196,10 @@ TEST(MalformedFiles, RandomDamageNeverCrashes) {
   Checker checker;
   std::mt19937 random(20240607);
   const auto below = [&random](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
-  const std::vector<Json> values = {Json(),       Json(true),  Json(0),          Json(-1),       Json(7.5),    Json(1e300),
-                                    Json(-1e-300), Json("exp"), Json::array(),    Json::object(), Json(1 << 20), Json(4294967303),
-                                    Json(UINT64_MAX), Json({{1, 2}, {3}}), Json(3), Json("constant(1e400)")};
+  const std::vector<Json> values = {Json(),           Json(true),          Json(0),       Json(-1),
+                                    Json(7.5),        Json(1e300),         Json(-1e-300), Json("exp"),
+                                    Json::array(),    Json::object(),      Json(1 << 20), Json(4294967303),
+                                    Json(UINT64_MAX), Json({{1, 2}, {3}}), Json(3),       Json("constant(1e400)")};
   const std::vector<std::pair<std::string, Json>> files = {{"attention", OneCase("attention", "ssmax_bias")},
                                                            {"attention", OneCase("attention", "lssar_p15")},
                                                            {"model", OneCase("model", "ssmax")},

@@ -38,7 +38,8 @@ struct Errors {
 
 Errors Reference(const GoldenModelCase& c) {
   Errors errors;
-  reference::ModelShape shape{c.layers, c.width, c.heads, c.vocab, c.spec, c.params.count("wpe") > 0 ? 0.0 : c.rope_base};
+  reference::ModelShape shape{c.layers, c.width, c.heads,
+                              c.vocab,  c.spec,  c.params.count("wpe") > 0 ? 0.0 : c.rope_base};
   TensorMap params = c.params, grads, m, v;
   errors.AddLoss(reference::ModelLoss(shape, params, c.tokens, c.targets, c.batch, c.T, &grads), c.loss);
   for (const auto& [name, want] : c.grads) errors.AddGradient(name, RelativeError(grads.at(name), want, 0.0));
@@ -129,7 +130,8 @@ absl::StatusOr<CheckOutcome> CheckModel(const std::string& path, Backend* backen
     }
     const absl::Status valid = ValidateAttentionSpec(c.spec);
     if (problem.empty() && !valid.ok()) problem = std::string(valid.message());
-    if (problem.empty() && c.params.count("wpe") == 0 && (c.width / c.heads) % 2 != 0) problem = "RoPE needs an even head dimension";
+    if (problem.empty() && c.params.count("wpe") == 0 && (c.width / c.heads) % 2 != 0)
+      problem = "RoPE needs an even head dimension";
     if (!problem.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": case ", c.name, ": ", problem));
 
     const Errors reference = Reference(c);

@@ -30,7 +30,12 @@ class Pass {
  public:
   Pass(const ModelShape& shape, const TensorMap& params, const std::vector<int32_t>& tokens,
        const std::vector<int32_t>& targets, int B, int T)
-      : s_(shape), params_(params), tokens_(tokens), targets_(targets), C_(shape.width), N_(B * T),
+      : s_(shape),
+        params_(params),
+        tokens_(tokens),
+        targets_(targets),
+        C_(shape.width),
+        N_(B * T),
         heads_{B, T, shape.heads, shape.width / shape.heads, 0} {
     for (int i = 0; i < N_; ++i) positions_.push_back(i % T);
     if (shape.rope_base > 0) {
@@ -96,8 +101,8 @@ class Pass {
     const size_t at = (static_cast<size_t>(b) * heads_.H + h) * heads_.T * heads_.D;
     const double* s = P(absl::StrCat("h", l, ".ssmax.s"));
     const double* bias = P(absl::StrCat("h", l, ".ssmax.b"));
-    return Attention(s_.spec, heads_.T, heads_.D, 0, &block.q[at], &block.k[at], &block.v[at], s == nullptr ? 1.0 : s[h],
-                     bias == nullptr ? 0.0 : bias[h], dout, AlibiSlope(h, heads_.H));
+    return Attention(s_.spec, heads_.T, heads_.D, 0, &block.q[at], &block.k[at], &block.v[at],
+                     s == nullptr ? 1.0 : s[h], bias == nullptr ? 0.0 : bias[h], dout, AlibiSlope(h, heads_.H));
   }
   size_t Row(int b, int t, int h) const { return ((static_cast<size_t>(b) * heads_.T + t) * heads_.H + h) * heads_.D; }
 
@@ -137,10 +142,12 @@ class Pass {
     LinearBackward(dx->data(), k.gelu.data(), P(h + "fcproj.w"), dwide.data(), G(h + "fcproj.w"), G(h + "fcproj.b"), N_,
                    4 * C_, C_);
     GeluBackward(dwide.data(), k.fc.data(), dwide.data(), static_cast<int64_t>(dwide.size()));
-    LinearBackward(dwide.data(), k.ln2.data(), P(h + "fc.w"), dnarrow.data(), G(h + "fc.w"), G(h + "fc.b"), N_, C_, 4 * C_);
-    LayerNormBackward(dnarrow.data(), k.middle.data(), P(h + "ln2.w"), dx->data(), G(h + "ln2.w"), G(h + "ln2.b"), N_, C_);
-    LinearBackward(dx->data(), k.attention.data(), P(h + "proj.w"), dnarrow.data(), G(h + "proj.w"), G(h + "proj.b"), N_,
-                   C_, C_);
+    LinearBackward(dwide.data(), k.ln2.data(), P(h + "fc.w"), dnarrow.data(), G(h + "fc.w"), G(h + "fc.b"), N_, C_,
+                   4 * C_);
+    LayerNormBackward(dnarrow.data(), k.middle.data(), P(h + "ln2.w"), dx->data(), G(h + "ln2.w"), G(h + "ln2.b"), N_,
+                      C_);
+    LinearBackward(dx->data(), k.attention.data(), P(h + "proj.w"), dnarrow.data(), G(h + "proj.w"), G(h + "proj.b"),
+                   N_, C_, C_);
     for (int b = 0; b < heads_.B; ++b) {
       for (int head = 0; head < heads_.H; ++head) {
         Tensor dout;
@@ -158,8 +165,10 @@ class Pass {
       }
     }
     QkvBackward(dq.data(), dk.data(), dv.data(), k.qkv.data(), Cos(), Sin(), QkNorm::kNone, dqkv.data(), heads_);
-    LinearBackward(dqkv.data(), k.ln1.data(), P(h + "qkv.w"), dnarrow.data(), G(h + "qkv.w"), G(h + "qkv.b"), N_, C_, 3 * C_);
-    LayerNormBackward(dnarrow.data(), k.input.data(), P(h + "ln1.w"), dx->data(), G(h + "ln1.w"), G(h + "ln1.b"), N_, C_);
+    LinearBackward(dqkv.data(), k.ln1.data(), P(h + "qkv.w"), dnarrow.data(), G(h + "qkv.w"), G(h + "qkv.b"), N_, C_,
+                   3 * C_);
+    LayerNormBackward(dnarrow.data(), k.input.data(), P(h + "ln1.w"), dx->data(), G(h + "ln1.w"), G(h + "ln1.b"), N_,
+                      C_);
   }
 
   const ModelShape& s_;
@@ -202,7 +211,8 @@ std::string ModelParametersProblem(const ModelShape& shape, const TensorMap& par
     }
   }
   for (const auto& [name, values] : params) {
-    if (sizes.count(name) == 0 && name != "wpe") return absl::StrCat("params.", name, " is not a parameter of this model");
+    if (sizes.count(name) == 0 && name != "wpe")
+      return absl::StrCat("params.", name, " is not a parameter of this model");
   }
   return "";
 }

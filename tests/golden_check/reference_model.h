@@ -1,5 +1,5 @@
-// The whole model in plain double precision over kernels/reference: the yardstick of worker/trainer/model. Must not share code with it.
-// Source: docs/attention.md (golden model cases). Thread rule: free functions without state.
+// The whole model in plain double precision over kernels/reference: the yardstick of worker/trainer/model. Must not
+// share code with it. Source: docs/attention.md (golden model cases). Thread rule: free functions without state.
 #pragma once
 
 #include "tests/golden_check/golden_model.h"
@@ -20,8 +20,8 @@ double ModelLoss(const ModelShape& shape, const TensorMap& params, const std::ve
 // Names and sizes, as text; empty when all is well.
 std::string ModelParametersProblem(const ModelShape& shape, const TensorMap& params);
 
-// Clips by global norm (0: not), then AdamW; decays only names whose tensor is two-dimensional: wte, wpe and the .w of linear layers.
-// Returns the norm before clipping. m and v are created at the first step.
+// Clips by global norm (0: not), then AdamW; decays only names whose tensor is two-dimensional: wte, wpe and the .w of
+// linear layers. Returns the norm before clipping. m and v are created at the first step.
 double AdamWStep(const GoldenModelCase& hyper, int64_t step, TensorMap* params, const TensorMap& grads, TensorMap* m,
                  TensorMap* v);
 

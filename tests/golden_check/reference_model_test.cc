@@ -1,5 +1,5 @@
-// The double-precision model against central differences, and worker/trainer's model against it where golden files have no
-// case: positions learned, absent and by ALiBi, targets left out, odd shapes, other members of the family.
+// The double-precision model against central differences, and worker/trainer's model against it where golden files have
+// no case: positions learned, absent and by ALiBi, targets left out, odd shapes, other members of the family.
 #include "tests/golden_check/reference_model.h"
 
 #include <cmath>
@@ -11,7 +11,8 @@
 namespace ablate {
 namespace {
 
-constexpr PositionKind kPositions[] = {PositionKind::kRope, PositionKind::kLearned, PositionKind::kNone, PositionKind::kAlibi};
+constexpr PositionKind kPositions[] = {PositionKind::kRope, PositionKind::kLearned, PositionKind::kNone,
+                                       PositionKind::kAlibi};
 
 struct Case {
   ModelConfig config;
@@ -99,7 +100,8 @@ TEST(ReferenceModelTest, TheTrainersModelAgrees) {
       for (size_t i = 0; i < table.size(); ++i) {
         std::vector<float> got(table[i].count);
         ASSERT_TRUE((*model)->ReadState(StateKind::kGradients, static_cast<int>(i), got.data()).ok());
-        EXPECT_LT(RelativeError(got, grads.at(table[i].name), 1e-3), 2e-3) << std::string(variant.name) << " " << table[i].name;
+        EXPECT_LT(RelativeError(got, grads.at(table[i].name), 1e-3), 2e-3)
+            << std::string(variant.name) << " " << table[i].name;
       }
     }
   }

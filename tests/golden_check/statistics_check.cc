@@ -336,8 +336,7 @@ void CheckSignTest(Entry& entry) {
 }
 
 void CheckMcNemar(Entry& entry) {
-  CompareValue(entry, "p",
-               McNemarExact(entry.Int(entry.json(), "only_arm"), entry.Int(entry.json(), "only_baseline")));
+  CompareValue(entry, "p", McNemarExact(entry.Int(entry.json(), "only_arm"), entry.Int(entry.json(), "only_baseline")));
 }
 
 void CheckBonferroni(Entry& entry) {
@@ -354,18 +353,18 @@ void CheckBonferroni(Entry& entry) {
 using Check = std::function<void(Entry&)>;
 
 const std::map<std::string, Check>& Checks() {
-  static const auto& checks = *new std::map<std::string, Check>{
-      {"cases", CheckCase},
-      {"ties", CheckTies},
-      {"difference_in_differences", CheckDifferenceInDifferences},
-      {"holm", CheckHolm},
-      {"wilson", CheckWilson},
-      {"smallest_detectable_in_sd", CheckSmallestDetectable},
-      {"sd_upper_limit", CheckSdUpperLimit},
-      {"stein", CheckStein},
-      {"sign_test", CheckSignTest},
-      {"mcnemar_exact", CheckMcNemar},
-      {"bonferroni", CheckBonferroni}};
+  static const auto& checks =
+      *new std::map<std::string, Check>{{"cases", CheckCase},
+                                        {"ties", CheckTies},
+                                        {"difference_in_differences", CheckDifferenceInDifferences},
+                                        {"holm", CheckHolm},
+                                        {"wilson", CheckWilson},
+                                        {"smallest_detectable_in_sd", CheckSmallestDetectable},
+                                        {"sd_upper_limit", CheckSdUpperLimit},
+                                        {"stein", CheckStein},
+                                        {"sign_test", CheckSignTest},
+                                        {"mcnemar_exact", CheckMcNemar},
+                                        {"bonferroni", CheckBonferroni}};
   return checks;
 }
 
@@ -391,7 +390,8 @@ absl::Status CheckTCriticals(const Json& section, std::vector<CaseResult>& resul
       continue;
     }
     const int64_t df = std::stoll(key);
-    ABLATE_RETURN_IF_ERROR(CheckOne(name, json, [df](Entry& entry) { CheckTCritical(entry, df); }, results));
+    ABLATE_RETURN_IF_ERROR(CheckOne(
+        name, json, [df](Entry& entry) { CheckTCritical(entry, df); }, results));
   }
   return absl::OkStatus();
 }

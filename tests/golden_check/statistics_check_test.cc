@@ -47,26 +47,25 @@ TEST(StatisticsCheck, GoldenValuesAreMetAndAllCovered) {
 TEST(StatisticsCheck, NoExpectedNumberGoesUnchecked) {
   const auto text = ReadFile(Golden());
   ASSERT_TRUE(text.ok());
-  const std::map<std::string, std::string> entry_of = {
-      {"\"sem\": 0.0018802414029432943", "cases[0]"},
-      {"\"low\": 3.1857067816513216", "cases[0]"},
-      {"\"high\": 3.329287554181916", "cases[0]"},
-      {"\"p_two_sided\": 0.06871599133694653", "cases[0]"},
-      {"\"cohen_dz\": 6.525534408923311", "cases[0]"},
-      {"\"p\": 0.055058786028815504", "cases[0]"},
-      {"\"low90\": 0.009747016447605238", "cases[0]"},
-      {"\"high90\": 0.051973819712097344", "cases[0]"},
-      {"\"sd\": 0.17320508075688776", "ties"},
-      {"\"t\": -359.9704681340976", "difference_in_differences[0]"},
-      {"\"p95\": 2.919985580355516", "t_critical.2"},
-      {"0.22366287766834603,", "holm[3]"},
-      {"\"low\": 0.06149194472039626", "wilson[3]"},
-      {"\"value\": 3.2640435498142", "smallest_detectable_in_sd[0]"},
-      {"\"value\": 2.1169364935501847", "sd_upper_limit[0]"},
-      {"\"n\": 19", "stein[0]"},
-      {"\"p\": 0.34375", "sign_test[3]"},
-      {"\"p\": 0.25", "mcnemar_exact[0]"},
-      {"\"high\": -0.004744160368001366", "bonferroni[0]"}};
+  const std::map<std::string, std::string> entry_of = {{"\"sem\": 0.0018802414029432943", "cases[0]"},
+                                                       {"\"low\": 3.1857067816513216", "cases[0]"},
+                                                       {"\"high\": 3.329287554181916", "cases[0]"},
+                                                       {"\"p_two_sided\": 0.06871599133694653", "cases[0]"},
+                                                       {"\"cohen_dz\": 6.525534408923311", "cases[0]"},
+                                                       {"\"p\": 0.055058786028815504", "cases[0]"},
+                                                       {"\"low90\": 0.009747016447605238", "cases[0]"},
+                                                       {"\"high90\": 0.051973819712097344", "cases[0]"},
+                                                       {"\"sd\": 0.17320508075688776", "ties"},
+                                                       {"\"t\": -359.9704681340976", "difference_in_differences[0]"},
+                                                       {"\"p95\": 2.919985580355516", "t_critical.2"},
+                                                       {"0.22366287766834603,", "holm[3]"},
+                                                       {"\"low\": 0.06149194472039626", "wilson[3]"},
+                                                       {"\"value\": 3.2640435498142", "smallest_detectable_in_sd[0]"},
+                                                       {"\"value\": 2.1169364935501847", "sd_upper_limit[0]"},
+                                                       {"\"n\": 19", "stein[0]"},
+                                                       {"\"p\": 0.34375", "sign_test[3]"},
+                                                       {"\"p\": 0.25", "mcnemar_exact[0]"},
+                                                       {"\"high\": -0.004744160368001366", "bonferroni[0]"}};
   for (const auto& [number, name] : entry_of) {
     const size_t at = text->find(number);
     ASSERT_NE(at, std::string::npos) << number;

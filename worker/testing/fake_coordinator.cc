@@ -41,7 +41,8 @@ class FakeCoordinator::LinkService : public v1::WorkerLink::Service {
 class FakeCoordinator::ArtifactService : public v1::Artifacts::Service {
  public:
   explicit ArtifactService(MemoryArtifacts* store) : store_(store) {}
-  grpc::Status StatArtifact(grpc::ServerContext*, const v1::StatArtifactRequest* request, v1::StatArtifactResponse* response) override {
+  grpc::Status StatArtifact(grpc::ServerContext*, const v1::StatArtifactRequest* request,
+                            v1::StatArtifactResponse* response) override {
     const StopSignal never;
     const auto stat = store_->StatArtifact(request->sha256(), never, StopSignal::Mode::kAbandon);
     if (!stat.ok()) return ToGrpc(stat.status());
@@ -57,8 +58,8 @@ class FakeCoordinator::ArtifactService : public v1::Artifacts::Service {
     const StopSignal never;
     const absl::Status status = store_->Upload(
         header.sha256(), header.bytes(), header.offset(),
-        [&]() -> absl::StatusOr<std::string> { return reader->Read(&request) ? request.chunk() : std::string(); }, never,
-        StopSignal::Mode::kAbandon);
+        [&]() -> absl::StatusOr<std::string> { return reader->Read(&request) ? request.chunk() : std::string(); },
+        never, StopSignal::Mode::kAbandon);
     response->set_bytes(header.bytes());
     return ToGrpc(status);
   }
@@ -176,15 +177,18 @@ int FakeCoordinator::syncs() {
   return syncs_;
 }
 
-absl::StatusOr<v1::SyncResponse> FakeCoordinator::Sync(const v1::SyncRequest& request, const std::function<bool()>& cancelled) {
+absl::StatusOr<v1::SyncResponse> FakeCoordinator::Sync(const v1::SyncRequest& request,
+                                                       const std::function<bool()>& cancelled) {
   MutexLock lock(&mutex_);
   ++syncs_;
   changed_.NotifyAll();
   if (!refusal_.ok()) return refusal_;
-  if (request.worker().incarnation() == last_request_.worker().incarnation() && request.sequence() <= last_request_.sequence()) {
+  if (request.worker().incarnation() == last_request_.worker().incarnation() &&
+      request.sequence() <= last_request_.sequence()) {
     return absl::FailedPreconditionError("an old sequence");
   }
-  if (!last_request_.worker().incarnation().empty() && request.worker().incarnation() != last_request_.worker().incarnation()) {
+  if (!last_request_.worker().incarnation().empty() &&
+      request.worker().incarnation() != last_request_.worker().incarnation()) {
     // The former incarnation's attempts are lost with it.
     for (auto& [id, job] : jobs_) job.slot = -1;
   }
@@ -193,8 +197,8 @@ absl::StatusOr<v1::SyncResponse> FakeCoordinator::Sync(const v1::SyncRequest& re
   Record(request, &response);
   Assign(request, &response);
   const int64_t until_us = Clock::Real().MonotonicMicros() + kIdleMicros;
-  while (request.attempts().empty() && !request.draining() && response.desired().empty() && !drain_ && serving_ && !cancelled() &&
-         Clock::Real().MonotonicMicros() < until_us) {
+  while (request.attempts().empty() && !request.draining() && response.desired().empty() && !drain_ && serving_ &&
+         !cancelled() && Clock::Real().MonotonicMicros() < until_us) {
     changed_.WaitFor(&mutex_, 20'000);
     Assign(request, &response);
   }
@@ -242,7 +246,8 @@ void FakeCoordinator::Assign(const v1::SyncRequest& request, v1::SyncResponse* r
   }
   for (auto& [id, job] : jobs_) {
     for (int slot = 0; slot < request.worker().slots(); ++slot) {
-      if (job.slot >= 0 || job.finished() || !job.wanted || request.draining() || drain_ || busy.count(slot) > 0) continue;
+      if (job.slot >= 0 || job.finished() || !job.wanted || request.draining() || drain_ || busy.count(slot) > 0)
+        continue;
       busy.insert(slot);
       job.slot = slot;
       ++job.attempt;

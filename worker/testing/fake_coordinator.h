@@ -1,6 +1,6 @@
-// A coordinator for tests of the worker: the worker link and the artifact service over real gRPC, jobs and files in memory. Keeps to
-// proto/link.proto, without a scheduler: jobs go to free slots in order, an attempt that is given back is granted again.
-// Thread rule: any thread.
+// A coordinator for tests of the worker: the worker link and the artifact service over real gRPC, jobs and files in
+// memory. Keeps to proto/link.proto, without a scheduler: jobs go to free slots in order, an attempt that is given back
+// is granted again. Thread rule: any thread.
 #pragma once
 
 #include <functional>
@@ -19,9 +19,9 @@ class FakeCoordinator {
  public:
   struct Job {
     v1::Task task;
-    int64_t attempt = 0;  // latest granted
-    int slot = -1;        // -1: does not run
-    bool wanted = true;   // false: cancelled
+    int64_t attempt = 0;                   // latest granted
+    int slot = -1;                         // -1: does not run
+    bool wanted = true;                    // false: cancelled
     std::vector<v1::AttemptReport> ended;  // every accepted end
     std::vector<v1::CheckpointRef> checkpoints;
     std::vector<int64_t> point_steps;

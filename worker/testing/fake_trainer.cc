@@ -1,4 +1,5 @@
-// A trainer for tests: speaks proto/trainer.proto and does what the key of its task says, in words with "=" between name and value:
+// A trainer for tests: speaks proto/trainer.proto and does what the key of its task says, in words with "=" between
+// name and value:
 //   steps=N pause_ms=M        N steps (of a stage: all), each so long
 //   checkpoint_every=K        a checkpoint each K steps
 //   at=N                      when the next happens: after step N
@@ -114,7 +115,8 @@ void Run(const v1::TrainerRequest& request) {
   const Script script = Parse(is_stage ? run.task().stage_key() : request.run_evaluation().task().evaluation_key());
   std::vector<char> memory(static_cast<size_t>(Number(script, "use_mb", 0)) << 20, 'x');
   const int64_t from = is_stage ? std::max(run.task().from_step(), run.start_step()) : 0;
-  const int64_t to = Number(script, "steps", 10), every = Number(script, "checkpoint_every", 0), at = Number(script, "at", 0);
+  const int64_t to = Number(script, "steps", 10), every = Number(script, "checkpoint_every", 0),
+                at = Number(script, "at", 0);
   if (at == 0) Misbehave(script);
   for (int64_t step = from + 1; step <= to; ++step) {
     bool with_checkpoint = false;

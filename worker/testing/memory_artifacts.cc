@@ -78,7 +78,8 @@ int64_t MemoryArtifacts::NextCut() {
   return cut;
 }
 
-absl::StatusOr<ArtifactTransport::Stat> MemoryArtifacts::StatArtifact(const std::string& sha256, const StopSignal&, StopSignal::Mode) {
+absl::StatusOr<ArtifactTransport::Stat> MemoryArtifacts::StatArtifact(const std::string& sha256, const StopSignal&,
+                                                                      StopSignal::Mode) {
   MutexLock lock(&mutex_);
   ++calls_;
   if (away_) return how_away_;
@@ -89,8 +90,8 @@ absl::StatusOr<ArtifactTransport::Stat> MemoryArtifacts::StatArtifact(const std:
 }
 
 absl::Status MemoryArtifacts::Download(const std::string& sha256, int64_t offset,
-                                       const std::function<absl::Status(std::string_view)>& sink, const StopSignal& stop,
-                                       StopSignal::Mode cancel_at) {
+                                       const std::function<absl::Status(std::string_view)>& sink,
+                                       const StopSignal& stop, StopSignal::Mode cancel_at) {
   std::string content;
   int64_t cut = -1;
   {

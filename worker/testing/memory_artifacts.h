@@ -1,5 +1,5 @@
-// The coordinator's files, in memory, with faults on demand: an ArtifactTransport for tests, and the store behind FakeCoordinator.
-// Thread rule: any thread.
+// The coordinator's files, in memory, with faults on demand: an ArtifactTransport for tests, and the store behind
+// FakeCoordinator. Thread rule: any thread.
 #pragma once
 
 #include <map>
@@ -32,11 +32,14 @@ class MemoryArtifacts : public ArtifactTransport {
   std::vector<int64_t> upload_offsets();
   int calls();  // of any kind
 
-  absl::StatusOr<Stat> StatArtifact(const std::string& sha256, const StopSignal& stop, StopSignal::Mode cancel_at) override;
-  absl::Status Download(const std::string& sha256, int64_t offset, const std::function<absl::Status(std::string_view)>& sink,
-                        const StopSignal& stop, StopSignal::Mode cancel_at) override;
-  absl::Status Upload(const std::string& sha256, int64_t bytes, int64_t offset, const std::function<absl::StatusOr<std::string>()>& source,
-                      const StopSignal& stop, StopSignal::Mode cancel_at) override;
+  absl::StatusOr<Stat> StatArtifact(const std::string& sha256, const StopSignal& stop,
+                                    StopSignal::Mode cancel_at) override;
+  absl::Status Download(const std::string& sha256, int64_t offset,
+                        const std::function<absl::Status(std::string_view)>& sink, const StopSignal& stop,
+                        StopSignal::Mode cancel_at) override;
+  absl::Status Upload(const std::string& sha256, int64_t bytes, int64_t offset,
+                      const std::function<absl::StatusOr<std::string>()>& source, const StopSignal& stop,
+                      StopSignal::Mode cancel_at) override;
 
  private:
   int64_t NextCut() ABLATE_REQUIRES(mutex_);  // -1: none

@@ -139,9 +139,7 @@ class HashingFile {
     bytes_ += size;
     return absl::OkStatus();
   }
-  static absl::Status Error(const char* action, const std::string& path) {
-    return FileError(action, path, errno);
-  }
+  static absl::Status Error(const char* action, const std::string& path) { return FileError(action, path, errno); }
 
   const std::string path_, temporary_;
   int fd_ = -1;

@@ -62,8 +62,7 @@ absl::StatusOr<DataSplits> MakeSplits(const TokenData& data, int train_length) {
   if (total < needed) {
     return absl::InvalidArgumentError(
         absl::StrCat("too little data: ", total, " tokens, but training at length ", T, " needs at least ", needed,
-                     " (128 times the length: ",
-                     "three splits of 32 and two gaps of 16 lengths); ",
+                     " (128 times the length: ", "three splits of 32 and two gaps of 16 lengths); ",
                      total >= 128 ? absl::StrCat("add data, or lower train.length to ", total / 128, " or less")
                                   : "add data: this is too little for any length"));
   }

@@ -129,13 +129,13 @@ TEST_F(DataTest, BadFilesAreRefusedWithAReason) {
 }
 
 TEST_F(DataTest, TextMustBeWellFormedUtf8) {
-  for (const std::string good : {"\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xef\xbf\xbf", "\xf0\x90\x80\x80",
-                                 "\xf4\x8f\xbf\xbf"}) {
+  for (const std::string good : {"\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xef\xbf\xbf",
+                                 "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
     EXPECT_TRUE(OpenStatus(DataFormat::kText, "0123456" + good + "89abcdefghi").ok()) << good;
   }
   // Stray, overlong, a surrogate, beyond Unicode, cut short.
-  for (const std::string bad : {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
-                                "\xf5\x80\x80\x80", "\xe2\x82", "\xc3"}) {
+  for (const std::string bad : {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
+                                "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xe2\x82", "\xc3"}) {
     EXPECT_THAT(std::string(OpenStatus(DataFormat::kText, "0123456" + bad).message()), HasSubstr("at offset 7"));
     EXPECT_THAT(std::string(OpenStatus(DataFormat::kText, "0123456" + bad + "x").message()), HasSubstr("at offset 7"));
   }

@@ -56,7 +56,9 @@ absl::StatusOr<int64_t> CheckShardHeader(const std::string& path, const unsigned
 
 // The offset of the first byte that is no part of well-formed UTF-8 (Unicode 15, table 3-7), or `size`.
 size_t Utf8Prefix(const unsigned char* text, size_t size) {
-  const auto within = [&](size_t at, unsigned low, unsigned high) { return at < size && text[at] >= low && text[at] <= high; };
+  const auto within = [&](size_t at, unsigned low, unsigned high) {
+    return at < size && text[at] >= low && text[at] <= high;
+  };
   for (size_t i = 0; i < size;) {
     const unsigned char c = text[i];
     if (c < 0x80) {
@@ -114,9 +116,9 @@ absl::Status TokenData::Add(const std::string& path) {
     if (const size_t valid = Utf8Prefix(bytes, file.mapped_bytes); valid < file.mapped_bytes) {
       const unsigned value = bytes[valid];
       ::munmap(file.mapping, file.mapped_bytes);
-      return absl::InvalidArgumentError(absl::StrCat("data file ", path, " is no UTF-8 text: byte 0x", absl::Hex(value, absl::kZeroPad2),
-                                                     " at offset ", valid,
-                                                     "; convert it (iconv -t UTF-8), or name its format in the sweep's data"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("data file ", path, " is no UTF-8 text: byte 0x", absl::Hex(value, absl::kZeroPad2),
+                       " at offset ", valid, "; convert it (iconv -t UTF-8), or name its format in the sweep's data"));
     }
     file.tokens = bytes;
     file.end = file.begin + static_cast<int64_t>(file.mapped_bytes);

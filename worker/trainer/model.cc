@@ -96,8 +96,8 @@ absl::StatusOr<double> Model::AdamWStep(const OptimizerParams& params) {
       while (j < table.size() && table[j].decay == table[i].decay) ++j;
       const int64_t begin = table[i].offset, end = j < table.size() ? table[j].offset : impl_->arena_floats;
       adam.weight_decay = table[i].decay ? static_cast<float>(params.weight_decay) : 0.0f;
-      impl_->backend->AdamW(impl_->weights + begin, impl_->gradients + begin, impl_->adam_m + begin, impl_->adam_v + begin,
-                            end - begin, adam);
+      impl_->backend->AdamW(impl_->weights + begin, impl_->gradients + begin, impl_->adam_m + begin,
+                            impl_->adam_v + begin, end - begin, adam);
       i = j;
     }
   }
@@ -143,7 +143,8 @@ absl::StatusOr<BatchLoss> Model::Evaluate(const int32_t* tokens, const int32_t* 
   if (options.window < 0) return absl::InvalidArgumentError("the attention window must not be negative");
   const double base = options.rope_base.value_or(impl_->config.rope_base) * options.rope_theta_scale;
   if (!(base > 0) || !std::isfinite(base)) {
-    return absl::InvalidArgumentError(absl::StrCat("the RoPE base at evaluation is ", base, "; it must be finite and above 0"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the RoPE base at evaluation is ", base, "; it must be finite and above 0"));
   }
   return impl_->Evaluate(tokens, targets, B, T, spec, base, options.window, losses);
 }

@@ -3,8 +3,8 @@
 //
 // Results are the same bits for the same device kind, build, weights and inputs, whatever the number of threads.
 // Errors: InvalidArgument: a batch or option that this model cannot take (the message says which);
-// ResourceExhausted: device memory; Internal: device fault. A loss or gradient that is not finite is a value, not an error.
-// Thread rule: one thread at a time.
+// ResourceExhausted: device memory; Internal: device fault. A loss or gradient that is not finite is a value, not an
+// error. Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -43,16 +43,16 @@ struct EvalOptions {
   int window = 0;
 };
 
-// base' = base (factor L / T_train - (factor - 1))^(d / (d - 2)) for L > T_train, else base. d is the head dimension (> 2).
-// Source: Dynamic NTK as in arXiv 2501.13428; docs/attention.md.
+// base' = base (factor L / T_train - (factor - 1))^(d / (d - 2)) for L > T_train, else base. d is the head dimension (>
+// 2). Source: Dynamic NTK as in arXiv 2501.13428; docs/attention.md.
 double DynamicNtkBase(double base, double factor, int64_t length, int64_t train_length, int head_dim);
 
 enum class StateKind { kWeights, kGradients, kAdamM, kAdamV };
 
 class Model {
  public:
-  // `backend` must outlive the model. Allocates weights only; gradients, optimiser state and activations come with the first
-  // training call. Weights are zero until InitWeights or WriteState.
+  // `backend` must outlive the model. Allocates weights only; gradients, optimiser state and activations come with the
+  // first training call. Weights are zero until InitWeights or WriteState.
   static absl::StatusOr<std::unique_ptr<Model>> Create(Backend* backend, ModelConfig config);
   ~Model();
   Model(const Model&) = delete;
@@ -65,19 +65,21 @@ class Model {
   absl::Status InitWeights(uint64_t seed);
 
   // One batch: tokens, targets [B,T] row-major on the host, targets -1 are not scored. Adds the gradient of
-  // grad_scale * (sum of losses) to the gradients: accumulation is calling it again with grad_scale = 1 / all targets of the step.
-  // T may differ from train_length except above it with learned positions.
-  absl::StatusOr<BatchLoss> ForwardBackward(const int32_t* tokens, const int32_t* targets, int B, int T, double grad_scale);
+  // grad_scale * (sum of losses) to the gradients: accumulation is calling it again with grad_scale = 1 / all targets
+  // of the step. T may differ from train_length except above it with learned positions.
+  absl::StatusOr<BatchLoss> ForwardBackward(const int32_t* tokens, const int32_t* targets, int B, int T,
+                                            double grad_scale);
 
   absl::Status ZeroGradients();
   // Global norm of the gradients as they are.
   absl::StatusOr<double> GradNorm();
-  // step += 1, clips by global norm, AdamW on every parameter, zeroes the gradients; returns the norm before clipping. A norm that is not
-  // finite leaves weights, optimiser state and step as they were (gradients are zeroed all the same).
+  // step += 1, clips by global norm, AdamW on every parameter, zeroes the gradients; returns the norm before clipping.
+  // A norm that is not finite leaves weights, optimiser state and step as they were (gradients are zeroed all the
+  // same).
   absl::StatusOr<double> AdamWStep(const OptimizerParams& params);
 
-  // Forward only. losses [B,T] on the host, in nats, 0 where the target is -1; may be null. Memory is linear in B * T: no activation is kept
-  // across layers and logits are made a chunk of rows at a time.
+  // Forward only. losses [B,T] on the host, in nats, 0 where the target is -1; may be null. Memory is linear in B * T:
+  // no activation is kept across layers and logits are made a chunk of rows at a time.
   absl::StatusOr<BatchLoss> Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T,
                                      const EvalOptions& options, float* losses);
 

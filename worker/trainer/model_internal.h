@@ -53,14 +53,14 @@ struct LayerParameters {
 
 // What backward needs of one layer. N = B T rows.
 struct LayerActivations {
-  float *residual;              // [N,C] the block's input
-  float *ln1, *mean1, *rstd1;   // [N,C], [N], [N]
-  float *q, *k, *v;             // [B,H,T,D]
-  float *q_norm, *k_norm;       // [B,H,T], null without l2
+  float* residual;               // [N,C] the block's input
+  float *ln1, *mean1, *rstd1;    // [N,C], [N], [N]
+  float *q, *k, *v;              // [B,H,T,D]
+  float *q_norm, *k_norm;        // [B,H,T], null without l2
   float *attention, *row_stats;  // [N,C], [B,H,T,4]
-  float *middle;                // [N,C] after the attention's residual
+  float* middle;                 // [N,C] after the attention's residual
   float *ln2, *mean2, *rstd2;
-  float *fc, *gelu;             // [N,4C]
+  float *fc, *gelu;  // [N,4C]
 };
 
 struct Activations {
@@ -69,12 +69,12 @@ struct Activations {
   Arena arena;
   std::vector<LayerActivations> layers;
   float *final_residual = nullptr, *lnf = nullptr, *meanf = nullptr, *rstdf = nullptr;
-  float *logits = nullptr;  // [chunk, V]
-  float *losses = nullptr;
-  float *wide = nullptr, *qkv = nullptr;                // scratch [N,4C], [N,3C]
-  float *d_residual = nullptr, *d_narrow = nullptr;     // [N,C]
-  float *dq = nullptr, *dk = nullptr, *dv = nullptr;    // [B,H,T,D]
-  float *cos = nullptr, *sin = nullptr;                 // [T,D/2]
+  float* logits = nullptr;  // [chunk, V]
+  float* losses = nullptr;
+  float *wide = nullptr, *qkv = nullptr;              // scratch [N,4C], [N,3C]
+  float *d_residual = nullptr, *d_narrow = nullptr;   // [N,C]
+  float *dq = nullptr, *dk = nullptr, *dv = nullptr;  // [B,H,T,D]
+  float *cos = nullptr, *sin = nullptr;               // [T,D/2]
   int32_t *tokens = nullptr, *targets = nullptr, *positions = nullptr;
 };
 
@@ -99,11 +99,12 @@ struct Model::Impl {
   void Embed(const int32_t* tokens, const int32_t* positions, float* x, float* scratch, int rows);
 
   // Cuts the batch into passes of whole sequences, backend->preferred_rows() rows each.
-  absl::StatusOr<BatchLoss> ForwardBackward(const int32_t* tokens, const int32_t* targets, int B, int T, double grad_scale);
+  absl::StatusOr<BatchLoss> ForwardBackward(const int32_t* tokens, const int32_t* targets, int B, int T,
+                                            double grad_scale);
   // The first B sequences of the activations' arrays are used.
   absl::Status Pass(const int32_t* tokens, const int32_t* targets, int B, int T, double grad_scale, BatchLoss* result);
-  absl::StatusOr<BatchLoss> Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T, const AttentionSpec& spec,
-                                     double rope_base, int window, float* losses);
+  absl::StatusOr<BatchLoss> Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T,
+                                     const AttentionSpec& spec, double rope_base, int window, float* losses);
 
   Backend* const backend;
   const ModelConfig config;

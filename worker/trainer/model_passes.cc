@@ -83,17 +83,22 @@ absl::StatusOr<float*> Model::Impl::Arena(StateKind kind, int index) {
   }
   if (kind != StateKind::kWeights) ABLATE_RETURN_IF_ERROR(EnsureTrainingState());
   switch (kind) {
-    case StateKind::kWeights: return weights;
-    case StateKind::kGradients: return gradients;
-    case StateKind::kAdamM: return adam_m;
-    case StateKind::kAdamV: return adam_v;
+    case StateKind::kWeights:
+      return weights;
+    case StateKind::kGradients:
+      return gradients;
+    case StateKind::kAdamM:
+      return adam_m;
+    case StateKind::kAdamV:
+      return adam_v;
   }
   return absl::InternalError("unknown state kind");
 }
 
 absl::Status Model::Impl::CheckBatch(const int32_t* tokens, const int32_t* targets, int B, int T,
                                      const AttentionSpec& spec) const {
-  if (B < 1 || T < 1) return absl::InvalidArgumentError(absl::StrCat("a batch of ", B, " sequences of ", T, " tokens is empty"));
+  if (B < 1 || T < 1)
+    return absl::InvalidArgumentError(absl::StrCat("a batch of ", B, " sequences of ", T, " tokens is empty"));
   const int64_t N = int64_t{B} * T;
   if (N * 4 * config.width > (int64_t{1} << 40) || N > INT32_MAX / 4) {
     return absl::InvalidArgumentError(absl::StrCat("a batch of ", B, " sequences of ", T, " tokens is too large"));
@@ -109,8 +114,8 @@ absl::Status Model::Impl::CheckBatch(const int32_t* tokens, const int32_t* targe
   }
   for (int64_t i = 0; i < N; ++i) {
     if (tokens[i] < 0 || tokens[i] >= config.vocab || targets[i] < -1 || targets[i] >= config.vocab) {
-      return absl::InvalidArgumentError(absl::StrCat("token ", tokens[i], " with target ", targets[i], " at position ", i % T,
-                                                     " is outside the vocabulary of ", config.vocab));
+      return absl::InvalidArgumentError(absl::StrCat("token ", tokens[i], " with target ", targets[i], " at position ",
+                                                     i % T, " is outside the vocabulary of ", config.vocab));
     }
   }
   return absl::OkStatus();
@@ -125,8 +130,9 @@ float* Model::Impl::Parameter(float* arena, const char* name) const {
 
 LayerParameters Model::Impl::Layer(float* arena, int layer) const {
   auto find = [&](const char* name) { return Parameter(arena, absl::StrCat("h", layer, ".", name).c_str()); };
-  return {find("ln1.w"),   find("ln1.b"),  find("qkv.w"), find("qkv.b"), find("ssmax.s"), find("ssmax.b"),  find("proj.w"),
-          find("proj.b"),  find("ln2.w"),  find("ln2.b"), find("fc.w"),  find("fc.b"),    find("fcproj.w"), find("fcproj.b")};
+  return {find("ln1.w"),   find("ln1.b"),  find("qkv.w"),    find("qkv.b"),   find("ssmax.s"),
+          find("ssmax.b"), find("proj.w"), find("proj.b"),   find("ln2.w"),   find("ln2.b"),
+          find("fc.w"),    find("fc.b"),   find("fcproj.w"), find("fcproj.b")};
 }
 
 int64_t Model::Impl::LogitRows(int64_t rows) const {
@@ -168,7 +174,8 @@ absl::Status Model::Impl::EnsureActivations(int B, int T) {
   a->layers.resize(config.layers);
   for (LayerActivations& layer : a->layers) {
     layer = {};
-    for (float** p : {&layer.residual, &layer.ln1, &layer.q, &layer.k, &layer.v, &layer.attention, &layer.middle, &layer.ln2}) {
+    for (float** p :
+         {&layer.residual, &layer.ln1, &layer.q, &layer.k, &layer.v, &layer.attention, &layer.middle, &layer.ln2}) {
       arena.Take(p, NC);
     }
     for (float** p : {&layer.mean1, &layer.rstd1, &layer.mean2, &layer.rstd2}) arena.Take(p, N);
@@ -180,7 +187,8 @@ absl::Status Model::Impl::EnsureActivations(int B, int T) {
     arena.Take(&layer.fc, 4 * NC);
     arena.Take(&layer.gelu, 4 * NC);
   }
-  for (float** p : {&a->final_residual, &a->lnf, &a->d_residual, &a->d_narrow, &a->dq, &a->dk, &a->dv}) arena.Take(p, NC);
+  for (float** p : {&a->final_residual, &a->lnf, &a->d_residual, &a->d_narrow, &a->dq, &a->dk, &a->dv})
+    arena.Take(p, NC);
   for (float** p : {&a->meanf, &a->rstdf, &a->losses}) arena.Take(p, N);
   for (int32_t** p : {&a->tokens, &a->targets, &a->positions}) arena.Take(p, N);
   arena.Take(&a->wide, 4 * NC);
@@ -229,7 +237,8 @@ absl::Status Model::Impl::Pass(const int32_t* tokens, const int32_t* targets, in
     backend->LayerNormForward(x.residual, w.ln1_w, w.ln1_b, x.ln1, x.mean1, x.rstd1, N, C);
     backend->LinearForward(x.ln1, w.qkv_w, w.qkv_b, a.qkv, N, C, 3 * C);
     backend->QkvForward(a.qkv, a.cos, a.sin, spec.qk_norm, x.q, x.k, x.v, x.q_norm, x.k_norm, shape);
-    backend->AttentionForward(spec, shape, x.q, x.k, x.v, w.ssmax_s, w.ssmax_b, x.attention, x.row_stats, &result->counts);
+    backend->AttentionForward(spec, shape, x.q, x.k, x.v, w.ssmax_s, w.ssmax_b, x.attention, x.row_stats,
+                              &result->counts);
     backend->LinearForward(x.attention, w.proj_w, w.proj_b, a.d_narrow, N, C, C);
     backend->Add(x.residual, a.d_narrow, x.middle, NC);
     backend->LayerNormForward(x.middle, w.ln2_w, w.ln2_b, x.ln2, x.mean2, x.rstd2, N, C);
@@ -248,7 +257,8 @@ absl::Status Model::Impl::Pass(const int32_t* tokens, const int32_t* targets, in
   for (int64_t row = 0; row < N; row += chunk) {
     const int rows = static_cast<int>(std::min(chunk, N - row));
     backend->LinearForward(a.lnf + row * C, wte, nullptr, a.logits, rows, C, V);
-    backend->CrossEntropyForwardBackward(a.logits, a.targets + row, a.losses + row, static_cast<float>(grad_scale), rows, V);
+    backend->CrossEntropyForwardBackward(a.logits, a.targets + row, a.losses + row, static_cast<float>(grad_scale),
+                                         rows, V);
     backend->LinearBackward(a.logits, a.lnf + row * C, wte, a.d_narrow + row * C, d_wte, nullptr, rows, C, V);
   }
 
@@ -264,8 +274,8 @@ absl::Status Model::Impl::Pass(const int32_t* tokens, const int32_t* targets, in
     backend->LinearBackward(a.wide, x.ln2, w.fc_w, a.d_narrow, d.fc_w, d.fc_b, N, C, 4 * C);
     backend->LayerNormBackward(a.d_narrow, x.middle, w.ln2_w, x.mean2, x.rstd2, a.d_residual, d.ln2_w, d.ln2_b, N, C);
     backend->LinearBackward(a.d_residual, x.attention, w.proj_w, a.d_narrow, d.proj_w, d.proj_b, N, C, C);
-    backend->AttentionBackward(spec, shape, x.q, x.k, x.v, w.ssmax_s, w.ssmax_b, x.attention, a.d_narrow, x.row_stats, a.dq,
-                               a.dk, a.dv, d.ssmax_s, d.ssmax_b);
+    backend->AttentionBackward(spec, shape, x.q, x.k, x.v, w.ssmax_s, w.ssmax_b, x.attention, a.d_narrow, x.row_stats,
+                               a.dq, a.dk, a.dv, d.ssmax_s, d.ssmax_b);
     backend->QkvBackward(a.dq, a.dk, a.dv, x.q, x.k, a.cos, a.sin, spec.qk_norm, x.q_norm, x.k_norm, a.qkv, shape);
     backend->LinearBackward(a.qkv, x.ln1, w.qkv_w, a.d_narrow, d.qkv_w, d.qkv_b, N, C, 3 * C);
     backend->LayerNormBackward(a.d_narrow, x.residual, w.ln1_w, x.mean1, x.rstd1, a.d_residual, d.ln1_w, d.ln1_b, N, C);
@@ -283,7 +293,8 @@ absl::Status Model::Impl::Pass(const int32_t* tokens, const int32_t* targets, in
 }
 
 absl::StatusOr<BatchLoss> Model::Impl::Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T,
-                                                const AttentionSpec& spec, double rope_base, int window, float* losses) {
+                                                const AttentionSpec& spec, double rope_base, int window,
+                                                float* losses) {
   const int C = config.width, V = config.vocab, D = config.head_dim();
   const int group = static_cast<int>(std::min<int64_t>(B, std::max<int64_t>(1, kEvalRows / T)));
   const int64_t rows = int64_t{group} * T, NC = rows * C, wide_rows = std::min(rows, kEvalRows);

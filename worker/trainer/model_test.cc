@@ -1,4 +1,5 @@
-// The model's promises beside its numbers (golden_check has those): names, initial weights, bits, accumulation, errors, memory.
+// The model's promises beside its numbers (golden_check has those): names, initial weights, bits, accumulation, errors,
+// memory.
 #include "worker/trainer/model.h"
 
 #include <cmath>
@@ -141,7 +142,8 @@ TEST(ModelTest, SameBitsForEveryNumberOfThreads) {
         losses = evaluated;
       }
       EXPECT_TRUE(SameBits(weights, ReadAll(*model, StateKind::kWeights))) << variant << ", " << threads << " threads";
-      EXPECT_TRUE(SameBits(gradients, ReadAll(*model, StateKind::kGradients))) << variant << ", " << threads << " threads";
+      EXPECT_TRUE(SameBits(gradients, ReadAll(*model, StateKind::kGradients)))
+          << variant << ", " << threads << " threads";
       EXPECT_TRUE(SameBits(losses, evaluated)) << variant << ", " << threads << " threads";
     }
   }
@@ -157,7 +159,8 @@ TEST(ModelTest, AccumulationOfHalvesIsTheWhole) {
   EXPECT_EQ(loss->targets, 64);
   double sum = 0;
   for (const int half : {0, 1}) {
-    auto part = halves->ForwardBackward(batch.tokens.data() + half * 32, batch.targets.data() + half * 32, 2, 16, 1.0 / 64);
+    auto part =
+        halves->ForwardBackward(batch.tokens.data() + half * 32, batch.targets.data() + half * 32, 2, 16, 1.0 / 64);
     ASSERT_TRUE(part.ok());
     sum += part->loss_sum;
   }
@@ -169,7 +172,8 @@ TEST(ModelTest, AccumulationOfHalvesIsTheWhole) {
   EXPECT_EQ(*halves->GradNorm(), 0.0);
 }
 
-// A batch above the backend's preferred rows is cut into passes of whole sequences: what the caller would have got by doing so.
+// A batch above the backend's preferred rows is cut into passes of whole sequences: what the caller would have got by
+// doing so.
 TEST(ModelTest, ALargeBatchIsTheAccumulationOfItsPasses) {
   auto backend = Cpu();
   const int T = 16, together = static_cast<int>(backend->preferred_rows()) / T, rest = 5, B = together + rest;
@@ -364,14 +368,18 @@ TEST(ModelTest, RefusesWhatItCannotTake) {
   config.position = PositionKind::kLearned;
   const auto model = Make(backend.get(), config);
   Batch batch = MakeBatch(32, 37);
-  invalid(model->ForwardBackward(batch.tokens.data(), batch.targets.data(), 1, 32, 1).status(), "learned positions end");
-  invalid(model->Evaluate(batch.tokens.data(), batch.targets.data(), 1, 32, {}, nullptr).status(), "learned positions end");
+  invalid(model->ForwardBackward(batch.tokens.data(), batch.targets.data(), 1, 32, 1).status(),
+          "learned positions end");
+  invalid(model->Evaluate(batch.tokens.data(), batch.targets.data(), 1, 32, {}, nullptr).status(),
+          "learned positions end");
   invalid(model->ForwardBackward(batch.tokens.data(), batch.targets.data(), 0, 16, 1).status(), "empty");
   EvalOptions options;
   options.attention = FindAttentionVariant("ssmax")->spec;
-  invalid(model->Evaluate(batch.tokens.data(), batch.targets.data(), 2, 16, options, nullptr).status(), "learned parameters");
+  invalid(model->Evaluate(batch.tokens.data(), batch.targets.data(), 2, 16, options, nullptr).status(),
+          "learned parameters");
   batch.tokens[3] = 37;
-  invalid(model->ForwardBackward(batch.tokens.data(), batch.targets.data(), 2, 16, 1).status(), "outside the vocabulary");
+  invalid(model->ForwardBackward(batch.tokens.data(), batch.targets.data(), 2, 16, 1).status(),
+          "outside the vocabulary");
   EXPECT_EQ(model->ReadState(StateKind::kWeights, 999, nullptr).code(), absl::StatusCode::kInvalidArgument);
 }
 

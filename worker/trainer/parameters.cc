@@ -9,10 +9,14 @@ namespace ablate {
 
 std::string_view Name(PositionKind value) {
   switch (value) {
-    case PositionKind::kRope: return "rope";
-    case PositionKind::kNone: return "none";
-    case PositionKind::kLearned: return "learned";
-    case PositionKind::kAlibi: return "alibi";
+    case PositionKind::kRope:
+      return "rope";
+    case PositionKind::kNone:
+      return "none";
+    case PositionKind::kLearned:
+      return "learned";
+    case PositionKind::kAlibi:
+      return "alibi";
   }
   return "";
 }
@@ -45,8 +49,8 @@ absl::Status ValidateModelConfig(const ModelConfig& config) {
   }
   if (config.position == PositionKind::kRope) {
     if (config.head_dim() % 2 != 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "model.position rope needs an even head dimension; width / heads is ", config.head_dim()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("model.position rope needs an even head dimension; width / heads is ", config.head_dim()));
     }
     if (!(config.rope_base > 0) || !std::isfinite(config.rope_base)) {
       return absl::InvalidArgumentError("model.rope_base must be a finite number above 0");

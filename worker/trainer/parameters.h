@@ -19,10 +19,10 @@ std::optional<PositionKind> ParsePositionKind(std::string_view name);  // "rope"
 
 struct ModelConfig {
   int layers = 4, width = 128, heads = 4, vocab = 256;
-  int train_length = 256;          // T in training; the size of wpe, and T_train of the NTK rule
+  int train_length = 256;  // T in training; the size of wpe, and T_train of the NTK rule
   PositionKind position = PositionKind::kRope;
   double rope_base = 10000.0;
-  AttentionSpec attention;         // attention.train_length and .alibi are set from train_length and position by Model::Create
+  AttentionSpec attention;  // attention.train_length and .alibi are set from train_length and position by Model::Create
   float ssmax_s = 1.0f, ssmax_b = 0.0f;  // initial values of the learned scale and bias
 
   int head_dim() const { return width / heads; }
@@ -33,12 +33,12 @@ struct ModelConfig {
 absl::Status ValidateModelConfig(const ModelConfig& config);
 
 struct ParameterInfo {
-  std::string name;              // "h0.qkv.w"
-  std::vector<int64_t> shape;    // weights are [out, in]
-  int64_t count = 0;             // product of shape
-  int64_t offset = 0;            // floats from the start of the arena; multiples of 16 (64 bytes)
-  bool decay = false;            // two-dimensional
-  float init_std = 0;            // > 0: normal(0, init_std); 0: the constant init_value
+  std::string name;            // "h0.qkv.w"
+  std::vector<int64_t> shape;  // weights are [out, in]
+  int64_t count = 0;           // product of shape
+  int64_t offset = 0;          // floats from the start of the arena; multiples of 16 (64 bytes)
+  bool decay = false;          // two-dimensional
+  float init_std = 0;          // > 0: normal(0, init_std); 0: the constant init_value
   float init_value = 0;
 };
 

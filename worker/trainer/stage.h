@@ -31,7 +31,8 @@ struct StageOutcome {
 };
 
 // Runs request.task on `data`. Fills outcome, diverged_at_step, metrics, end_state and resumed_from_step of `result`.
-//   metrics, all of the whole training from step 0 on, so that where a stage was cut changes none: final_train_loss (mean
+//   metrics, all of the whole training from step 0 on, so that where a stage was cut changes none: final_train_loss
+//   (mean
 //     of the last 20 steps), max_gradient_norm (before clipping), zero_rows, uncontrasted_rows, tokens.
 //   points, every 10 steps and at the stage's last: train_loss (mean over the steps since the last multiple of 10),
 //     gradient_norm (before clipping) and learning_rate (both of that step).
@@ -40,8 +41,8 @@ struct StageOutcome {
 // Where it starts: the newest usable of the files of the request and this stage's checkpoints in checkpoint_dir; a
 // damaged one is passed over for the one before, and with from_step 0 the last resort is the beginning.
 //
-// Errors: InvalidArgument: the configuration, the data or the state do not fit (says how); DataLoss, NotFound: no usable
-// state to start from; Unavailable: the disk; ResourceExhausted: memory; Internal: device fault.
+// Errors: InvalidArgument: the configuration, the data or the state do not fit (says how); DataLoss, NotFound: no
+// usable state to start from; Unavailable: the disk; ResourceExhausted: memory; Internal: device fault.
 absl::StatusOr<StageOutcome> RunStage(const v1::RunStage& request, DataSet* data, Backend* backend, const Clock& clock,
                                       TaskControl* control, v1::TaskResult* result);
 

@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t kBlock = 1 << 15;
 
-// gelu(x) = x/2 (1 + tanh u) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): the sigmoid form loses nothing for negative x.
+// gelu(x) = x/2 (1 + tanh u) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): the sigmoid form loses nothing for
+// negative x.
 constexpr float kTwoSqrt2OverPi = 1.5957691216057308f;
 constexpr float kCubic = 0.044715f;
 
@@ -68,8 +69,8 @@ void CpuEmbeddingBackward(int threads, const int32_t* tokens, const float* dout,
   });
 }
 
-void CpuCrossEntropy(int threads, const float* logits, const int32_t* targets, float* losses, float* dlogits, float scale,
-                     int N, int V) {
+void CpuCrossEntropy(int threads, const float* logits, const int32_t* targets, float* losses, float* dlogits,
+                     float scale, int N, int V) {
   ParallelBlocks(threads, N, 16, [&](int64_t begin, int64_t end) {
     std::vector<float> scratch(dlogits == nullptr ? V : 0);
     for (int64_t row = begin; row < end; ++row) {

@@ -15,8 +15,8 @@ void CpuEmbeddingForward(int threads, const int32_t* tokens, const float* table,
 void CpuEmbeddingBackward(int threads, const int32_t* tokens, const float* dout, float* dtable, int N, int C);
 
 // dlogits may be null (losses only) or logits itself.
-void CpuCrossEntropy(int threads, const float* logits, const int32_t* targets, float* losses, float* dlogits, float scale,
-                     int N, int V);
+void CpuCrossEntropy(int threads, const float* logits, const int32_t* targets, float* losses, float* dlogits,
+                     float scale, int N, int V);
 
 double CpuSumOfSquares(int threads, const float* x, int64_t n);
 void CpuAdamW(int threads, float* p, const float* gradient, float* m, float* v, int64_t n, const AdamWParams& params);

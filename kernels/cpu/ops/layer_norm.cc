@@ -13,8 +13,8 @@ constexpr float kEps = 1e-5f;
 
 }  // namespace
 
-void CpuLayerNormForward(int threads, const float* x, const float* w, const float* b, float* out, float* mean, float* rstd,
-                         int N, int C) {
+void CpuLayerNormForward(int threads, const float* x, const float* w, const float* b, float* out, float* mean,
+                         float* rstd, int N, int C) {
   ParallelBlocks(threads, N, kRows, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const float* xr = x + row * C;
@@ -51,7 +51,8 @@ void CpuLayerNormBackward(int threads, const float* dout, const float* x, const 
       const float* __restrict xr = x + row * C;
       float* __restrict dxr = dx + row * C;
       const float mu = mean[row], r = rstd[row];
-      // Sums of products with x itself; xhat is put in afterwards: fewer operations in the loop that waits for its additions.
+      // Sums of products with x itself; xhat is put in afterwards: fewer operations in the loop that waits for its
+      // additions.
       float sum = 0, dot = 0;
 #pragma omp simd reduction(+ : sum, dot)
       for (int i = 0; i < C; ++i) {

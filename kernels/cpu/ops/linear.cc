@@ -12,8 +12,8 @@
 namespace ablate {
 namespace {
 
-// Rows of x and outputs that a product takes, at most. A tile packs both of its operands anew, so small ones cost: 512 by 512
-// runs at 98 % of a single large product, 256 by 256 at 95 %.
+// Rows of x and outputs that a product takes, at most. A tile packs both of its operands anew, so small ones cost: 512
+// by 512 runs at 98 % of a single large product, 256 by 256 at 95 %.
 constexpr int64_t kTile = 512;
 // Rows (or columns) of dw a product takes, at most: its inner extent is all of N.
 constexpr int64_t kWeightTile = 256;
@@ -32,10 +32,10 @@ struct Tiling {
   int64_t extent, tile, count;
 };
 
-// A product on this thread alone: OpenBLAS's own threading would cut it by the number of threads, and change bits. Its OpenMP
-// build asks OpenMP, thread by thread, how many it may use.
-void Product(CBLAS_TRANSPOSE trans_a, CBLAS_TRANSPOSE trans_b, int m, int n, int k, const float* a, int lda, const float* b,
-             int ldb, float beta, float* c, int ldc) {
+// A product on this thread alone: OpenBLAS's own threading would cut it by the number of threads, and change bits. Its
+// OpenMP build asks OpenMP, thread by thread, how many it may use.
+void Product(CBLAS_TRANSPOSE trans_a, CBLAS_TRANSPOSE trans_b, int m, int n, int k, const float* a, int lda,
+             const float* b, int ldb, float beta, float* c, int ldc) {
   omp_set_num_threads(1);
   cblas_sgemm(CblasRowMajor, trans_a, trans_b, m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
 }
@@ -68,7 +68,8 @@ void CpuLinearForward(int threads, const float* x, const float* w, const float* 
     float* tile = out + row * O + column;
     if (b != nullptr) {
       // The product adds to the bias: OpenBLAS would pass over the tile to zero it anyway.
-      for (int i = 0; i < rows.size(r); ++i) std::memcpy(tile + int64_t{i} * O, b + column, sizeof(float) * outputs.size(c));
+      for (int i = 0; i < rows.size(r); ++i)
+        std::memcpy(tile + int64_t{i} * O, b + column, sizeof(float) * outputs.size(c));
     }
     Product(CblasNoTrans, CblasTrans, rows.size(r), outputs.size(c), I, x + row * I, I, w + column * I, I,
             b != nullptr ? 1.0f : 0.0f, tile, O);

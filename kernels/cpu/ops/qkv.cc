@@ -12,8 +12,8 @@ constexpr int64_t kPositions = 128;
 constexpr float kSmallestNorm = 1e-12f;
 
 // out = rotate(in), then divided by its norm if norm is not null. in and out do not overlap.
-void ForwardHead(const float* __restrict in, const float* __restrict cos, const float* __restrict sin, float* __restrict out,
-                 float* norm, int D) {
+void ForwardHead(const float* __restrict in, const float* __restrict cos, const float* __restrict sin,
+                 float* __restrict out, float* norm, int D) {
   const int half = D / 2;
   if (cos != nullptr) {
 #pragma omp simd
@@ -74,8 +74,8 @@ void ForHeads(int threads, const AttentionShape& shape, const Body& body) {
 
 }  // namespace
 
-void CpuQkvForward(int threads, const float* qkv, const float* cos, const float* sin, QkNorm qk_norm, float* q, float* k,
-                   float* v, float* q_norm, float* k_norm, const AttentionShape& shape) {
+void CpuQkvForward(int threads, const float* qkv, const float* cos, const float* sin, QkNorm qk_norm, float* q,
+                   float* k, float* v, float* q_norm, float* k_norm, const AttentionShape& shape) {
   const int D = shape.D, half = D / 2;
   const int64_t C = int64_t{shape.H} * D;
   const bool normalise = qk_norm == QkNorm::kL2;
