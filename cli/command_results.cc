@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
@@ -29,6 +30,16 @@ absl::StatusOr<double> Level(const Invocation& invocation) {
 
 std::vector<std::string> Metrics(const Invocation& invocation) {
   return absl::StrSplit(invocation.Get("--metric"), ',', absl::SkipEmpty());
+}
+
+// What to print of an answer: for people, unless they named metrics, the headline ones, with a word about the others.
+template <typename Response>
+void Print(const Invocation& invocation, Response* response, Report (*report)(const Response&)) {
+  const bool measured = KeepMeasured(response);
+  std::set<std::string> others;
+  if (!invocation.for_programs() && !invocation.Has("--metric")) others = KeepHeadlines(response);
+  if (measured || invocation.for_programs()) Emit(invocation, report(*response));
+  if (!others.empty()) Say(absl::StrCat("\nmeasured as well: --metric ", absl::StrJoin(others, ",")));
 }
 
 // "attention.variant=softmax,attention.p=3" or the JSON form, as JSON.
@@ -99,7 +110,7 @@ absl::StatusOr<int> RunTable(const Invocation& invocation) {
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
   ABLATE_ASSIGN_OR_RETURN(v1::GetTableResponse response,
                           connection->client().Call(&v1::Results::Stub::GetTable, request));
-  if (KeepMeasured(&response) || invocation.for_programs()) Emit(invocation, TableReport(response));
+  Print(invocation, &response, &TableReport);
   if (response.rows().empty())
     Say(absl::StrCat("nothing is measured: see `ablate job list ", ShellQuoted(request.sweep()), WhereFlags(invocation),
                      "`"));
@@ -116,7 +127,7 @@ absl::StatusOr<int> RunCompare(const Invocation& invocation) {
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
   ABLATE_ASSIGN_OR_RETURN(v1::CompareArmsResponse response,
                           connection->client().Call(&v1::Results::Stub::CompareArms, request));
-  if (KeepMeasured(&response) || invocation.for_programs()) Emit(invocation, ComparisonReport(response));
+  Print(invocation, &response, &ComparisonReport);
   if (response.rows().empty())
     Say(absl::StrCat("nothing to compare: see `ablate job list ", ShellQuoted(request.sweep()), WhereFlags(invocation),
                      "`"));

@@ -98,24 +98,6 @@ class LocalWorker {
   std::optional<std::chrono::steady_clock::time_point> again_at_;
 };
 
-// For people: the losses, if the sweep measures any; the rest is one command away.
-template <typename Response>
-std::set<std::string> KeepLosses(Response* response) {
-  std::set<std::string> others;
-  const bool any = std::any_of(response->rows().begin(), response->rows().end(),
-                               [&](const auto& row) { return IsHeadline(row.metric()); });
-  if (!any) return others;
-  Response kept;
-  for (const auto& row : response->rows()) {
-    if (IsHeadline(row.metric()))
-      *kept.add_rows() = row;
-    else
-      others.insert(row.metric());
-  }
-  *response = std::move(kept);
-  return others;
-}
-
 // Whether anything was measured.
 absl::StatusOr<bool> PrintResults(const Invocation& invocation, Client* client, const v1::Sweep& sweep,
                                   const std::string& dir) {
@@ -124,7 +106,7 @@ absl::StatusOr<bool> PrintResults(const Invocation& invocation, Client* client, 
   ABLATE_ASSIGN_OR_RETURN(v1::GetTableResponse table, client->Call(&v1::Results::Stub::GetTable, table_request));
   const bool measured = KeepMeasured(&table);
   std::set<std::string> others;
-  if (!invocation.for_programs()) others = KeepLosses(&table);
+  if (!invocation.for_programs()) others = KeepHeadlines(&table);
   if (measured || invocation.for_programs()) Emit(invocation, TableReport(table));
   if (!measured) return false;
   if (!invocation.for_programs() && sweep.arms() > 1) {
@@ -134,7 +116,7 @@ absl::StatusOr<bool> PrintResults(const Invocation& invocation, Client* client, 
     if (!compared.ok()) {
       Say(absl::StrCat("no comparison: ", compared.status().message()));
     } else if (KeepMeasured(&*compared)) {
-      KeepLosses(&*compared);
+      KeepHeadlines(&*compared);
       std::printf("\n");
       Emit(invocation, ComparisonReport(*compared));
     }

@@ -2,7 +2,12 @@
 // rows and lengths as columns under "NTK off" and "NTK on". Must not compute statistics.
 #pragma once
 
+#include <algorithm>
+#include <set>
+#include <string>
+
 #include "cli/output/report.h"
+#include "experiments/metrics.h"
 #include "proto/coordinator.pb.h"
 
 namespace ablate {
@@ -13,5 +18,19 @@ bool KeepMeasured(v1::CompareArmsResponse* response);
 
 Report TableReport(const v1::GetTableResponse& response);
 Report ComparisonReport(const v1::CompareArmsResponse& response);
+
+// For people: the headline metrics, if the sweep measures any. Returns the names of the others.
+template <typename Response>
+std::set<std::string> KeepHeadlines(Response* response) {
+  std::set<std::string> others;
+  const auto is_headline = [](const auto& row) { return IsHeadline(row.metric()); };
+  if (std::none_of(response->rows().begin(), response->rows().end(), is_headline)) return others;
+  for (const auto& row : response->rows()) {
+    if (!is_headline(row)) others.insert(row.metric());
+  }
+  auto* rows = response->mutable_rows();
+  rows->erase(std::remove_if(rows->begin(), rows->end(), [&](const auto& row) { return !is_headline(row); }), rows->end());
+  return others;
+}
 
 }  // namespace ablate
