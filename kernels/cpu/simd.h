@@ -34,6 +34,13 @@ ABLATE_HD F8 Min<F8>(F8 a, F8 b) {
   return reinterpret_cast<F8>(_mm256_min_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b)));
 }
 #endif
+#if defined(__FMA__)
+template <>
+ABLATE_HD F8 MulAdd<F8>(F8 a, F8 b, F8 c) {
+  return reinterpret_cast<F8>(
+      _mm256_fmadd_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b), reinterpret_cast<__m256>(c)));
+}
+#endif
 }  // namespace score
 
 inline constexpr int kLanes = 8;

@@ -64,7 +64,9 @@ void Misbehave(const Script& script) {
     ::_exit(0);
   }
   if (script.count("signal") > 0) {
-    ::raise(static_cast<int>(Number(script, "signal", 0)));
+    const int signal = static_cast<int>(Number(script, "signal", 0));
+    ::signal(signal, SIG_DFL);  // a sanitizer's handler would turn it into an exit code
+    ::raise(signal);
     ::pause();
   }
   if (script.count("exit") > 0) ::_exit(static_cast<int>(Number(script, "exit", 0)));
