@@ -142,9 +142,14 @@ class Signals(Box):
             except (AssertionError, ProcessLookupError):
                 pass
             time.sleep(0.05)
-        self.assertEqual(process.returncode, 5)
-        self.assertIn("without any progress", self.said())
-        self.assertIn("the same command resumes", self.said())
+        # Which limit comes first is a race: the worker's starts (refused, 5), or the failures of the jobs that died with it (1).
+        self.assertIn(process.returncode, (1, 5), self.said())
+        if process.returncode == 5:
+            self.assertIn("without any progress", self.said())
+            self.assertIn("the same command resumes", self.said())
+        else:
+            self.assertIn("jobs failed", self.said())
+            self.assertIn("--retry", self.said())
 
 
 class Words(Box):
