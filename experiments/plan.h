@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,6 +54,9 @@ struct Arm {
   v1::Configuration values;
   std::string json;  // ToJson(values)
   std::string label;
+  v1::Phase phase = v1::PLAIN;  // TUNING: one learning rate of the arm `tunes`, in its tuning points only
+  int tunes = -1;               // index of the arm whose rate this one tries
+  std::map<std::string, std::string> factors;  // ArmSpec.factors
 };
 
 // One (arm, seed): where its training ends and what is measured of it.
@@ -61,6 +65,7 @@ struct Point {
   int64_t seed = 0;
   int stage = 0;
   std::vector<int> evaluations;
+  v1::Phase phase = v1::PLAIN;  // of all its evaluations; with reuse_seeds an (arm, seed) has a point for each phase
 };
 
 struct Plan {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "proto/resources.pb.h"
 
 namespace ablate {
 
@@ -41,6 +42,7 @@ struct Measurement {
   std::optional<double> value;
   MeasurementStatus status = MeasurementStatus::kOk;
   std::string job_id;
+  v1::Phase phase = v1::PLAIN;  // of the point that asked for it; rows of different phases are never mixed
 };
 
 struct TableOptions {

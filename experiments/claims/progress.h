@@ -1,0 +1,57 @@
+// What a sweep with phases does next: tuning, selection, the lock, confirmation, looks. Pure: from the spec, what was
+// decided so far, and measured values, to the next decision. Must not know SQL, gRPC, jobs' states or clocks: the
+// coordinator calls it whenever the work that was let go is complete, and records what it says in one transaction.
+// Source of the rules: docs/statistics.md, parts 3, 4 and 6. Thread rule: pure functions, any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "experiments/plan.h"
+#include "experiments/table.h"
+#include "proto/coordinator.pb.h"
+#include "proto/resources.pb.h"
+
+namespace ablate {
+
+// What was decided in earlier steps, as stored.
+struct ClaimsHistory {
+  std::vector<v1::TunedArm> tuning;  // learning_rate > 0: chosen; tries: all learning rates asked for so far
+  std::optional<v1::Lock> lock;
+  int looks_done = 0;        // of ConfirmationSpec.looks
+  int confirming_seeds = 0;  // of S2 that were let go so far, in their order
+  bool over = false;         // nothing more will be let go
+};
+
+// What the coordinator is to do now; several at once are possible.
+struct ClaimsStep {
+  std::vector<v1::TunedArm> tuning;  // replaces the history's: rates chosen, or tries added (plan and run them)
+  bool tuning_done = false;          // all rates are chosen: plan selection and confirmation with them
+  std::optional<v1::Lock> lock;      // (at_us is the caller's)
+  std::vector<int> confirming_arms;  // with `lock`: arms (of Plan::arms) whose confirming points are let go
+  int release_seeds = 0;             // S2 seeds to be let go from now on, counted from the first; >= the history's
+  bool over = false;                 // the rest of the sealed work is dropped
+  std::string waiting_for;           // in words
+};
+
+// `measurements` are of this sweep, with phases (Measurement::phase). Called when every job that was let go is over
+// (done or failed for good). InvalidArgument: a bug in the caller (an arm that the plan does not have).
+absl::StatusOr<ClaimsStep> NextStep(const v1::SweepSpec& spec, const Plan& plan, const ClaimsHistory& history,
+                                    std::span<const Measurement> measurements);
+
+// Rows for GetClaims: one a claim, in the order of the file. Before the lock: NOT_YET, without any number.
+// `seen` names, by claim name, the job in which a number it confirms was seen before the lock ("": none).
+absl::StatusOr<std::vector<v1::ClaimRow>> JudgeClaims(const v1::SweepSpec& spec, const Plan& plan,
+                                                      const ClaimsHistory& history,
+                                                      std::span<const Measurement> measurements,
+                                                      const std::vector<std::pair<std::string, std::string>>& seen);
+
+// The same claims on several texts: verdict by the largest p, SUPPORTED only where every one is. InvalidArgument: the
+// claims differ.
+absl::StatusOr<std::vector<v1::ClaimRow>> CombineTexts(const std::vector<std::vector<v1::ClaimRow>>& texts);
+
+}  // namespace ablate
