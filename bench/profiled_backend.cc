@@ -52,76 +52,79 @@ class ProfiledBackend : public Backend {
     inner_->Zero(memory, bytes);
   }
   absl::Status Synchronize() override { return inner_->Synchronize(); }
+  Precision precision() const override { return inner_->precision(); }
+  int64_t FreeBytes() override { return inner_->FreeBytes(); }
+  AttentionCounts TakeAttentionCounts() override { return inner_->TakeAttentionCounts(); }
 
-  void EmbeddingForward(const int32_t* tokens, const float* table, float* out, int N, int C) override {
+  void EmbeddingForward(const int32_t* tokens, const float* table, Element* out, int N, int C) override {
     Timer timer(seconds_, "embedding");
     inner_->EmbeddingForward(tokens, table, out, N, C);
   }
-  void EmbeddingBackward(const int32_t* tokens, const float* dout, float* dtable, int N, int C, int V) override {
+  void EmbeddingBackward(const int32_t* tokens, const Element* dout, float* dtable, int N, int C, int V) override {
     Timer timer(seconds_, "embedding");
     inner_->EmbeddingBackward(tokens, dout, dtable, N, C, V);
   }
-  void LayerNormForward(const float* x, const float* w, const float* b, float* out, float* mean, float* rstd, int N,
+  void LayerNormForward(const Element* x, const float* w, const float* b, Element* out, float* mean, float* rstd, int N,
                         int C) override {
     Timer timer(seconds_, "layer norm forward");
     inner_->LayerNormForward(x, w, b, out, mean, rstd, N, C);
   }
-  void LayerNormBackward(const float* dout, const float* x, const float* w, const float* mean, const float* rstd,
-                         float* dx, float* dw, float* db, int N, int C) override {
+  void LayerNormBackward(const Element* dout, const Element* x, const float* w, const float* mean, const float* rstd,
+                         Element* dx, float* dw, float* db, int N, int C) override {
     Timer timer(seconds_, "layer norm backward");
     inner_->LayerNormBackward(dout, x, w, mean, rstd, dx, dw, db, N, C);
   }
-  void LinearForward(const float* x, const float* w, const float* b, float* out, int N, int I, int O) override {
+  void LinearForward(const Element* x, const float* w, const float* b, Element* out, int N, int I, int O) override {
     Timer timer(seconds_, absl::StrCat("linear forward ", I, "->", O));
     inner_->LinearForward(x, w, b, out, N, I, O);
   }
-  void LinearBackward(const float* dout, const float* x, const float* w, float* dx, float* dw, float* db, int N, int I,
-                      int O) override {
+  void LinearBackward(const Element* dout, const Element* x, const float* w, Element* dx, float* dw, float* db, int N,
+                      int I, int O) override {
     Timer timer(seconds_, absl::StrCat("linear backward ", I, "->", O));
     inner_->LinearBackward(dout, x, w, dx, dw, db, N, I, O);
   }
-  void GeluForward(const float* x, float* out, int64_t n) override {
+  void GeluForward(const Element* x, Element* out, int64_t n) override {
     Timer timer(seconds_, "gelu forward");
     inner_->GeluForward(x, out, n);
   }
-  void GeluBackward(const float* dout, const float* x, float* dx, int64_t n) override {
+  void GeluBackward(const Element* dout, const Element* x, Element* dx, int64_t n) override {
     Timer timer(seconds_, "gelu backward");
     inner_->GeluBackward(dout, x, dx, n);
   }
-  void Add(const float* a, const float* b, float* out, int64_t n) override {
+  void Add(const Element* a, const Element* b, Element* out, int64_t n) override {
     Timer timer(seconds_, "add");
     inner_->Add(a, b, out, n);
   }
-  void QkvForward(const float* qkv, const float* cos, const float* sin, QkNorm qk_norm, float* q, float* k, float* v,
-                  float* q_norm, float* k_norm, const AttentionShape& shape) override {
+  void QkvForward(const Element* qkv, const float* cos, const float* sin, QkNorm qk_norm, Element* q, Element* k,
+                  Element* v, float* q_norm, float* k_norm, const AttentionShape& shape) override {
     Timer timer(seconds_, "qkv forward");
     inner_->QkvForward(qkv, cos, sin, qk_norm, q, k, v, q_norm, k_norm, shape);
   }
-  void QkvBackward(const float* dq, const float* dk, const float* dv, const float* q, const float* k, const float* cos,
-                   const float* sin, QkNorm qk_norm, const float* q_norm, const float* k_norm, float* dqkv,
-                   const AttentionShape& shape) override {
+  void QkvBackward(const Element* dq, const Element* dk, const Element* dv, const Element* q, const Element* k,
+                   const float* cos, const float* sin, QkNorm qk_norm, const float* q_norm, const float* k_norm,
+                   Element* dqkv, const AttentionShape& shape) override {
     Timer timer(seconds_, "qkv backward");
     inner_->QkvBackward(dq, dk, dv, q, k, cos, sin, qk_norm, q_norm, k_norm, dqkv, shape);
   }
-  void AttentionForward(const AttentionSpec& spec, const AttentionShape& shape, const float* q, const float* k,
-                        const float* v, const float* learned_s, const float* learned_b, float* out, float* row_stats,
-                        AttentionCounts* counts) override {
+  void AttentionForward(const AttentionSpec& spec, const AttentionShape& shape, const Element* q, const Element* k,
+                        const Element* v, const float* learned_s, const float* learned_b, Element* out,
+                        float* row_stats) override {
     Timer timer(seconds_, "attention forward");
-    inner_->AttentionForward(spec, shape, q, k, v, learned_s, learned_b, out, row_stats, counts);
+    inner_->AttentionForward(spec, shape, q, k, v, learned_s, learned_b, out, row_stats);
   }
-  void AttentionBackward(const AttentionSpec& spec, const AttentionShape& shape, const float* q, const float* k,
-                         const float* v, const float* learned_s, const float* learned_b, const float* out,
-                         const float* dout, const float* row_stats, float* dq, float* dk, float* dv, float* dlearned_s,
-                         float* dlearned_b) override {
+  void AttentionBackward(const AttentionSpec& spec, const AttentionShape& shape, const Element* q, const Element* k,
+                         const Element* v, const float* learned_s, const float* learned_b, const Element* out,
+                         const Element* dout, const float* row_stats, Element* dq, Element* dk, Element* dv,
+                         float* dlearned_s, float* dlearned_b) override {
     Timer timer(seconds_, "attention backward");
     inner_->AttentionBackward(spec, shape, q, k, v, learned_s, learned_b, out, dout, row_stats, dq, dk, dv, dlearned_s,
                               dlearned_b);
   }
-  void CrossEntropyForward(const float* logits, const int32_t* targets, float* losses, int N, int V) override {
+  void CrossEntropyForward(const Element* logits, const int32_t* targets, float* losses, int N, int V) override {
     Timer timer(seconds_, "cross entropy");
     inner_->CrossEntropyForward(logits, targets, losses, N, V);
   }
-  void CrossEntropyForwardBackward(float* logits, const int32_t* targets, float* losses, float scale, int N,
+  void CrossEntropyForwardBackward(Element* logits, const int32_t* targets, float* losses, float scale, int N,
                                    int V) override {
     Timer timer(seconds_, "cross entropy");
     inner_->CrossEntropyForwardBackward(logits, targets, losses, scale, N, V);

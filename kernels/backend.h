@@ -2,7 +2,9 @@
 // kernels/cpu (OpenBLAS and own kernels) and kernels/cuda. Must not know jobs, data files or the optimiser's schedule.
 //
 // Letters in shapes: B sequences, T positions, C model width, H heads, D = C / H head dimension, V vocabulary,
-// N = B * T rows. All arrays are dense, row-major, float32, in the backend's memory (host memory on the CPU).
+// N = B * T rows. All arrays are dense, row-major, in the backend's memory (host memory on the CPU). Parameters, their
+// gradients, optimiser state and statistics are float32; activations and their gradients (Element*) are of the
+// backend's precision: float32, or bfloat16 with accumulation in float32.
 // "+=" marks gradients that are added to; all others are overwritten.
 //
 // Errors: an op whose arguments break its contract is a CHECK failure (a bug of ours); a device failure is a Status
@@ -12,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -34,6 +37,13 @@ struct AttentionCounts {
   int64_t uncontrasted_rows = 0;  // sharpened rows with largest y <= 1e-3 kept their unsharpened weights
 };
 
+// What activations are stored in, and what matrix products read. kBf16: the parameters stay float32 (master weights);
+// a product reads them rounded.
+enum class Precision { kFloat32, kBf16 };
+
+// An element of an activation array, opaque: only a backend knows how many bits it has (activation_bytes()).
+struct Element;
+
 struct AdamWParams {
   float learning_rate = 0, beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, weight_decay = 0;
   int64_t step = 1;          // 1-based, for the bias correction
@@ -53,6 +63,12 @@ class Backend {
   // sums hangs on it.
   virtual int64_t preferred_rows() const { return std::numeric_limits<int64_t>::max(); }
 
+  virtual Precision precision() const { return Precision::kFloat32; }
+  int activation_bytes() const { return precision() == Precision::kBf16 ? 2 : 4; }
+  // The element `offset` elements after `array`.
+  Element* At(Element* array, int64_t offset) const;
+  const Element* At(const Element* array, int64_t offset) const;
+
   // --- memory: 64-byte aligned, zeroed. ResourceExhausted: none left. ---
   virtual absl::StatusOr<void*> Allocate(size_t bytes) = 0;
   virtual void Free(void* memory) = 0;
@@ -61,63 +77,72 @@ class Backend {
   virtual void Zero(void* memory, size_t bytes) = 0;
   // Waits for what was started; reports the first failure since the last call.
   virtual absl::Status Synchronize() = 0;
+  // Bytes that Allocate could still give, for a plan before a job starts; a large number where it cannot be known.
+  virtual int64_t FreeBytes() { return std::numeric_limits<int64_t>::max(); }
+  // Runs `work`, which only starts ops on this backend's memory: no copy from or to the host, no Synchronize, no
+  // SumOfSquares, no TakeAttentionCounts, the same calls with the same arguments whenever `key` is the same. A backend
+  // may record it at the first call and replay the recording later (CUDA graphs). Free forgets all recordings. Keys are
+  // the callers' to keep apart: two models on one backend use different ones.
+  virtual void Repeat([[maybe_unused]] int64_t key, const std::function<void()>& work) { work(); }
 
   // --- embedding: out[N,C] = table[tokens[N], C] ---
-  virtual void EmbeddingForward(const int32_t* tokens, const float* table, float* out, int N, int C) = 0;
+  virtual void EmbeddingForward(const int32_t* tokens, const float* table, Element* out, int N, int C) = 0;
   // dtable[V,C] +=
-  virtual void EmbeddingBackward(const int32_t* tokens, const float* dout, float* dtable, int N, int C, int V) = 0;
+  virtual void EmbeddingBackward(const int32_t* tokens, const Element* dout, float* dtable, int N, int C, int V) = 0;
 
   // --- layer norm over C, eps 1e-5; mean[N], rstd[N] are kept for backward ---
-  virtual void LayerNormForward(const float* x, const float* w, const float* b, float* out, float* mean, float* rstd,
-                                int N, int C) = 0;
+  virtual void LayerNormForward(const Element* x, const float* w, const float* b, Element* out, float* mean,
+                                float* rstd, int N, int C) = 0;
   // dx += ; dw[C] += ; db[C] +=
-  virtual void LayerNormBackward(const float* dout, const float* x, const float* w, const float* mean,
-                                 const float* rstd, float* dx, float* dw, float* db, int N, int C) = 0;
+  virtual void LayerNormBackward(const Element* dout, const Element* x, const float* w, const float* mean,
+                                 const float* rstd, Element* dx, float* dw, float* db, int N, int C) = 0;
 
   // --- linear: out[N,O] = x[N,I] w[O,I]^T + b[O]; b may be null ---
-  virtual void LinearForward(const float* x, const float* w, const float* b, float* out, int N, int I, int O) = 0;
+  virtual void LinearForward(const Element* x, const float* w, const float* b, Element* out, int N, int I, int O) = 0;
   // dx[N,I] = dout w (null: not wanted) ; dw[O,I] += dout^T x ; db[O] += column sums (null: no bias)
-  virtual void LinearBackward(const float* dout, const float* x, const float* w, float* dx, float* dw, float* db, int N,
-                              int I, int O) = 0;
+  virtual void LinearBackward(const Element* dout, const Element* x, const float* w, Element* dx, float* dw, float* db,
+                              int N, int I, int O) = 0;
 
   // --- GELU, tanh form ---
-  virtual void GeluForward(const float* x, float* out, int64_t n) = 0;
+  virtual void GeluForward(const Element* x, Element* out, int64_t n) = 0;
   // dx = dout * gelu'(x); dx may be dout
-  virtual void GeluBackward(const float* dout, const float* x, float* dx, int64_t n) = 0;
+  virtual void GeluBackward(const Element* dout, const Element* x, Element* dx, int64_t n) = 0;
 
   // --- out = a + b; out may be a ---
-  virtual void Add(const float* a, const float* b, float* out, int64_t n) = 0;
+  virtual void Add(const Element* a, const Element* b, Element* out, int64_t n) = 0;
 
   // --- attention inputs. qkv[N, 3C] packed [Q|K|V], heads contiguous.
   // q, k, v [B,H,T,D]: split; RoPE (rotate-half, positions from 0) on q and k with table cos/sin[T, D/2]
   // (null: no rotation), then q and k divided by max(norm, 1e-12) if qk_norm = l2, with the norms in q_norm, k_norm
   // [B,H,T].
-  virtual void QkvForward(const float* qkv, const float* cos, const float* sin, QkNorm qk_norm, float* q, float* k,
-                          float* v, float* q_norm, float* k_norm, const AttentionShape& shape) = 0;
+  virtual void QkvForward(const Element* qkv, const float* cos, const float* sin, QkNorm qk_norm, Element* q,
+                          Element* k, Element* v, float* q_norm, float* k_norm, const AttentionShape& shape) = 0;
   // dqkv[N,3C] from dq, dk, dv; q, k, q_norm, k_norm as left by forward.
-  virtual void QkvBackward(const float* dq, const float* dk, const float* dv, const float* q, const float* k,
+  virtual void QkvBackward(const Element* dq, const Element* dk, const Element* dv, const Element* q, const Element* k,
                            const float* cos, const float* sin, QkNorm qk_norm, const float* q_norm, const float* k_norm,
-                           float* dqkv, const AttentionShape& shape) = 0;
+                           Element* dqkv, const AttentionShape& shape) = 0;
 
   // --- attention proper (after RoPE and normalisation; spec.qk_norm is not applied here).
   // q, k, v [B,H,T,D] -> out[N,C] (heads contiguous, ready for the output projection).
   // learned_s, learned_b [H] (null where the spec has none). row_stats: AttentionRowStatFloats(shape) floats kept for
-  // backward, or null when no backward follows. counts may be null. Memory beside the arguments is linear in T.
-  virtual void AttentionForward(const AttentionSpec& spec, const AttentionShape& shape, const float* q, const float* k,
-                                const float* v, const float* learned_s, const float* learned_b, float* out,
-                                float* row_stats, AttentionCounts* counts) = 0;
+  // backward, or null when no backward follows. Memory beside the arguments is linear in T.
+  virtual void AttentionForward(const AttentionSpec& spec, const AttentionShape& shape, const Element* q,
+                                const Element* k, const Element* v, const float* learned_s, const float* learned_b,
+                                Element* out, float* row_stats) = 0;
+  // Special rows of all AttentionForward calls since the last call of this, which also waits for them.
+  virtual AttentionCounts TakeAttentionCounts() = 0;
   // dq, dk, dv [B,H,T,D] overwritten; dlearned_s, dlearned_b [H] += (null where the spec has none). out, row_stats as
   // forward left them.
-  virtual void AttentionBackward(const AttentionSpec& spec, const AttentionShape& shape, const float* q, const float* k,
-                                 const float* v, const float* learned_s, const float* learned_b, const float* out,
-                                 const float* dout, const float* row_stats, float* dq, float* dk, float* dv,
-                                 float* dlearned_s, float* dlearned_b) = 0;
+  virtual void AttentionBackward(const AttentionSpec& spec, const AttentionShape& shape, const Element* q,
+                                 const Element* k, const Element* v, const float* learned_s, const float* learned_b,
+                                 const Element* out, const Element* dout, const float* row_stats, Element* dq,
+                                 Element* dk, Element* dv, float* dlearned_s, float* dlearned_b) = 0;
 
   // --- cross-entropy: losses[N] = -log softmax(logits[N,V])[target], in nats; a target of -1 scores 0 and has no
   // gradient.
-  virtual void CrossEntropyForward(const float* logits, const int32_t* targets, float* losses, int N, int V) = 0;
+  virtual void CrossEntropyForward(const Element* logits, const int32_t* targets, float* losses, int N, int V) = 0;
   // The same, and logits become their gradient times `scale` (1 / number of targets, for a mean).
-  virtual void CrossEntropyForwardBackward(float* logits, const int32_t* targets, float* losses, float scale, int N,
+  virtual void CrossEntropyForwardBackward(Element* logits, const int32_t* targets, float* losses, float scale, int N,
                                            int V) = 0;
 
   // --- optimiser ---
@@ -126,6 +151,13 @@ class Backend {
   // AdamW with bias correction and decoupled decay: p -= lr * (mhat / (sqrt(vhat) + eps) + weight_decay * p).
   virtual void AdamW(float* p, const float* gradient, float* m, float* v, int64_t n, const AdamWParams& params) = 0;
 };
+
+inline Element* Backend::At(Element* array, int64_t offset) const {
+  return reinterpret_cast<Element*>(reinterpret_cast<char*>(array) + offset * activation_bytes());
+}
+inline const Element* Backend::At(const Element* array, int64_t offset) const {
+  return reinterpret_cast<const Element*>(reinterpret_cast<const char*>(array) + offset * activation_bytes());
+}
 
 // Floats of row_stats for one call: 4 a row ([B,H,T,4]).
 inline int64_t AttentionRowStatFloats(const AttentionShape& s) { return int64_t{4} * s.B * s.H * s.T; }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +27,10 @@ namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kHugeFrom = 2 * kHugePage;
 constexpr size_t kAddressSpace = size_t{1} << 47;
+
+// Activations of this backend are float32.
+float* Floats(Element* array) { return reinterpret_cast<float*>(array); }
+const float* Floats(const Element* array) { return reinterpret_cast<const float*>(array); }
 
 class CpuBackend : public Backend {
  public:
@@ -66,69 +71,77 @@ class CpuBackend : public Backend {
   }
   absl::Status Synchronize() override { return absl::OkStatus(); }
 
-  void EmbeddingForward(const int32_t* tokens, const float* table, float* out, int N, int C) override {
-    CpuEmbeddingForward(threads_, tokens, table, out, N, C);
+  void EmbeddingForward(const int32_t* tokens, const float* table, Element* out, int N, int C) override {
+    CpuEmbeddingForward(threads_, tokens, table, Floats(out), N, C);
   }
-  void EmbeddingBackward(const int32_t* tokens, const float* dout, float* dtable, int N, int C, int) override {
-    CpuEmbeddingBackward(threads_, tokens, dout, dtable, N, C);
+  void EmbeddingBackward(const int32_t* tokens, const Element* dout, float* dtable, int N, int C, int) override {
+    CpuEmbeddingBackward(threads_, tokens, Floats(dout), dtable, N, C);
   }
 
-  void LayerNormForward(const float* x, const float* w, const float* b, float* out, float* mean, float* rstd, int N,
+  void LayerNormForward(const Element* x, const float* w, const float* b, Element* out, float* mean, float* rstd, int N,
                         int C) override {
-    CpuLayerNormForward(threads_, x, w, b, out, mean, rstd, N, C);
+    CpuLayerNormForward(threads_, Floats(x), w, b, Floats(out), mean, rstd, N, C);
   }
-  void LayerNormBackward(const float* dout, const float* x, const float* w, const float* mean, const float* rstd,
-                         float* dx, float* dw, float* db, int N, int C) override {
+  void LayerNormBackward(const Element* dout, const Element* x, const float* w, const float* mean, const float* rstd,
+                         Element* dx, float* dw, float* db, int N, int C) override {
     const size_t need = static_cast<size_t>(LayerNormPartialFloats(N, C));
     if (scratch_.size() < need) scratch_.resize(need);
-    CpuLayerNormBackward(threads_, dout, x, w, mean, rstd, dx, dw, db, scratch_.data(), N, C);
+    CpuLayerNormBackward(threads_, Floats(dout), Floats(x), w, mean, rstd, Floats(dx), dw, db, scratch_.data(), N, C);
   }
 
-  void LinearForward(const float* x, const float* w, const float* b, float* out, int N, int I, int O) override {
-    CpuLinearForward(threads_, x, w, b, out, N, I, O);
+  void LinearForward(const Element* x, const float* w, const float* b, Element* out, int N, int I, int O) override {
+    CpuLinearForward(threads_, Floats(x), w, b, Floats(out), N, I, O);
   }
-  void LinearBackward(const float* dout, const float* x, const float* w, float* dx, float* dw, float* db, int N, int I,
-                      int O) override {
-    CpuLinearBackward(threads_, dout, x, w, dx, dw, db, N, I, O);
+  void LinearBackward(const Element* dout, const Element* x, const float* w, Element* dx, float* dw, float* db, int N,
+                      int I, int O) override {
+    CpuLinearBackward(threads_, Floats(dout), Floats(x), w, Floats(dx), dw, db, N, I, O);
   }
 
-  void GeluForward(const float* x, float* out, int64_t n) override { CpuGeluForward(threads_, x, out, n); }
-  void GeluBackward(const float* dout, const float* x, float* dx, int64_t n) override {
-    CpuGeluBackward(threads_, dout, x, dx, n);
+  void GeluForward(const Element* x, Element* out, int64_t n) override {
+    CpuGeluForward(threads_, Floats(x), Floats(out), n);
   }
-  void Add(const float* a, const float* b, float* out, int64_t n) override { CpuAdd(threads_, a, b, out, n); }
+  void GeluBackward(const Element* dout, const Element* x, Element* dx, int64_t n) override {
+    CpuGeluBackward(threads_, Floats(dout), Floats(x), Floats(dx), n);
+  }
+  void Add(const Element* a, const Element* b, Element* out, int64_t n) override {
+    CpuAdd(threads_, Floats(a), Floats(b), Floats(out), n);
+  }
 
-  void QkvForward(const float* qkv, const float* cos, const float* sin, QkNorm qk_norm, float* q, float* k, float* v,
-                  float* q_norm, float* k_norm, const AttentionShape& shape) override {
+  void QkvForward(const Element* qkv, const float* cos, const float* sin, QkNorm qk_norm, Element* q, Element* k,
+                  Element* v, float* q_norm, float* k_norm, const AttentionShape& shape) override {
     CHECK(cos == nullptr || shape.D % 2 == 0);
-    CpuQkvForward(threads_, qkv, cos, sin, qk_norm, q, k, v, q_norm, k_norm, shape);
+    CpuQkvForward(threads_, Floats(qkv), cos, sin, qk_norm, Floats(q), Floats(k), Floats(v), q_norm, k_norm, shape);
   }
-  void QkvBackward(const float* dq, const float* dk, const float* dv, const float* q, const float* k, const float* cos,
-                   const float* sin, QkNorm qk_norm, const float* q_norm, const float* k_norm, float* dqkv,
-                   const AttentionShape& shape) override {
+  void QkvBackward(const Element* dq, const Element* dk, const Element* dv, const Element* q, const Element* k,
+                   const float* cos, const float* sin, QkNorm qk_norm, const float* q_norm, const float* k_norm,
+                   Element* dqkv, const AttentionShape& shape) override {
     CHECK(cos == nullptr || shape.D % 2 == 0);
-    CpuQkvBackward(threads_, dq, dk, dv, q, k, cos, sin, qk_norm, q_norm, k_norm, dqkv, shape);
+    CpuQkvBackward(threads_, Floats(dq), Floats(dk), Floats(dv), Floats(q), Floats(k), cos, sin, qk_norm, q_norm,
+                   k_norm, Floats(dqkv), shape);
   }
 
-  void AttentionForward(const AttentionSpec& spec, const AttentionShape& shape, const float* q, const float* k,
-                        const float* v, const float* learned_s, const float* learned_b, float* out, float* row_stats,
-                        AttentionCounts* counts) override {
-    CpuAttentionForward(threads_, spec, shape, q, k, v, learned_s, learned_b, out, row_stats, counts);
+  void AttentionForward(const AttentionSpec& spec, const AttentionShape& shape, const Element* q, const Element* k,
+                        const Element* v, const float* learned_s, const float* learned_b, Element* out,
+                        float* row_stats) override {
+    CpuAttentionForward(threads_, spec, shape, Floats(q), Floats(k), Floats(v), learned_s, learned_b, Floats(out),
+                        row_stats, &counts_);
   }
-  void AttentionBackward(const AttentionSpec& spec, const AttentionShape& shape, const float* q, const float* k,
-                         const float* v, const float* learned_s, const float* learned_b, const float* out,
-                         const float* dout, const float* row_stats, float* dq, float* dk, float* dv, float* dlearned_s,
-                         float* dlearned_b) override {
-    CpuAttentionBackward(threads_, spec, shape, q, k, v, learned_s, learned_b, out, dout, row_stats, dq, dk, dv,
-                         dlearned_s, dlearned_b);
+  void AttentionBackward(const AttentionSpec& spec, const AttentionShape& shape, const Element* q, const Element* k,
+                         const Element* v, const float* learned_s, const float* learned_b, const Element* out,
+                         const Element* dout, const float* row_stats, Element* dq, Element* dk, Element* dv,
+                         float* dlearned_s, float* dlearned_b) override {
+    CpuAttentionBackward(threads_, spec, shape, Floats(q), Floats(k), Floats(v), learned_s, learned_b, Floats(out),
+                         Floats(dout), row_stats, Floats(dq), Floats(dk), Floats(dv), dlearned_s, dlearned_b);
   }
 
-  void CrossEntropyForward(const float* logits, const int32_t* targets, float* losses, int N, int V) override {
-    CpuCrossEntropy(threads_, logits, targets, losses, nullptr, 0, N, V);
+  AttentionCounts TakeAttentionCounts() override { return std::exchange(counts_, {}); }
+
+  void CrossEntropyForward(const Element* logits, const int32_t* targets, float* losses, int N, int V) override {
+    CpuCrossEntropy(threads_, Floats(logits), targets, losses, nullptr, 0, N, V);
   }
-  void CrossEntropyForwardBackward(float* logits, const int32_t* targets, float* losses, float scale, int N,
+  void CrossEntropyForwardBackward(Element* logits, const int32_t* targets, float* losses, float scale, int N,
                                    int V) override {
-    CpuCrossEntropy(threads_, logits, targets, losses, logits, scale, N, V);
+    CpuCrossEntropy(threads_, Floats(logits), targets, losses, Floats(logits), scale, N, V);
   }
 
   double SumOfSquares(const float* x, int64_t n) override { return CpuSumOfSquares(threads_, x, n); }
@@ -138,6 +151,7 @@ class CpuBackend : public Backend {
 
  private:
   const int threads_;
+  AttentionCounts counts_;      // since the last TakeAttentionCounts
   std::vector<float> scratch_;  // layer norm's partial sums
 };
 

@@ -29,6 +29,9 @@ Floats Values(int64_t n, int salt, double scale = 1.0) {
   }
   return out;
 }
+// The CPU's activations are float32.
+Element* A(float* x) { return reinterpret_cast<Element*>(x); }
+const Element* A(const float* x) { return reinterpret_cast<const Element*>(x); }
 Doubles Wide(const Floats& x) { return Doubles(x.begin(), x.end()); }
 std::vector<int32_t> Tokens(int n, int V, int salt) {
   std::vector<int32_t> out(n);
@@ -93,11 +96,11 @@ TEST(CpuOpsTest, Linear) {
     for (const bool bias : {true, false}) {
       const Floats all = SameBits([&](Backend& backend) {
         Floats out(no, 77.0f), dx(ni, 77.0f), dw = dw0, db = db0;
-        backend.LinearForward(x.data(), w.data(), bias ? b.data() : nullptr, out.data(), s.N, s.I, s.O);
-        backend.LinearBackward(dout.data(), x.data(), w.data(), dx.data(), dw.data(), bias ? db.data() : nullptr, s.N,
-                               s.I, s.O);
+        backend.LinearForward(A(x.data()), w.data(), bias ? b.data() : nullptr, A(out.data()), s.N, s.I, s.O);
+        backend.LinearBackward(A(dout.data()), A(x.data()), w.data(), A(dx.data()), dw.data(),
+                               bias ? db.data() : nullptr, s.N, s.I, s.O);
         Floats dw_alone = dw0;
-        backend.LinearBackward(dout.data(), x.data(), w.data(), nullptr, dw_alone.data(), nullptr, s.N, s.I, s.O);
+        backend.LinearBackward(A(dout.data()), A(x.data()), w.data(), nullptr, dw_alone.data(), nullptr, s.N, s.I, s.O);
         EXPECT_EQ(dw, dw_alone);
         return Join({out, dx, dw, db});
       });
@@ -125,9 +128,9 @@ TEST(CpuOpsTest, LayerNorm) {
                  dw0 = Values(s.C, 6);
     const Floats all = SameBits([&](Backend& backend) {
       Floats out(nc), mean(s.N), rstd(s.N), dx = dx0, dw = dw0, db = dw0;
-      backend.LayerNormForward(x.data(), w.data(), b.data(), out.data(), mean.data(), rstd.data(), s.N, s.C);
-      backend.LayerNormBackward(dout.data(), x.data(), w.data(), mean.data(), rstd.data(), dx.data(), dw.data(),
-                                db.data(), s.N, s.C);
+      backend.LayerNormForward(A(x.data()), w.data(), b.data(), A(out.data()), mean.data(), rstd.data(), s.N, s.C);
+      backend.LayerNormBackward(A(dout.data()), A(x.data()), w.data(), mean.data(), rstd.data(), A(dx.data()),
+                                dw.data(), db.data(), s.N, s.C);
       return Join({out, dx, dw, db});
     });
     Doubles out(nc), dx = Wide(dx0), dw = Wide(dw0), db = Wide(dw0);
@@ -148,9 +151,9 @@ TEST(CpuOpsTest, GeluAndAdd) {
     const Floats dout = Values(n, 2);
     const Floats all = SameBits([&](Backend& backend) {
       Floats out(n), dx = dout, sum = x;
-      backend.GeluForward(x.data(), out.data(), n);
-      backend.GeluBackward(dx.data(), x.data(), dx.data(), n);  // in place
-      backend.Add(sum.data(), dout.data(), sum.data(), n);
+      backend.GeluForward(A(x.data()), A(out.data()), n);
+      backend.GeluBackward(A(dx.data()), A(x.data()), A(dx.data()), n);  // in place
+      backend.Add(A(sum.data()), A(dout.data()), A(sum.data()), n);
       return Join({out, dx, sum});
     });
     const Doubles xd = Wide(x), dd = Wide(dout);
@@ -172,8 +175,8 @@ TEST(CpuOpsTest, Embedding) {
   const Floats table = Values(V * C, 1), dout = Values(N * C, 2), dtable0 = Values(V * C, 3);
   const Floats all = SameBits([&](Backend& backend) {
     Floats out(N * C), dtable = dtable0;
-    backend.EmbeddingForward(tokens.data(), table.data(), out.data(), N, C);
-    backend.EmbeddingBackward(tokens.data(), dout.data(), dtable.data(), N, C, V);
+    backend.EmbeddingForward(tokens.data(), table.data(), A(out.data()), N, C);
+    backend.EmbeddingBackward(tokens.data(), A(dout.data()), dtable.data(), N, C, V);
     return Join({out, dtable});
   });
   Doubles out(N * C), dtable = Wide(dtable0);
@@ -197,10 +200,11 @@ TEST(CpuOpsTest, Qkv) {
       for (const QkNorm norm : {QkNorm::kNone, QkNorm::kL2}) {
         const Floats all = SameBits([&](Backend& backend) {
           Floats q(n), k(n), v(n), q_norm(n / s.D), k_norm(n / s.D), dqkv(3 * n);
-          backend.QkvForward(qkv.data(), rope ? cosf.data() : nullptr, rope ? sinf.data() : nullptr, norm, q.data(),
-                             k.data(), v.data(), q_norm.data(), k_norm.data(), s);
-          backend.QkvBackward(dq.data(), dk.data(), dv.data(), q.data(), k.data(), rope ? cosf.data() : nullptr,
-                              rope ? sinf.data() : nullptr, norm, q_norm.data(), k_norm.data(), dqkv.data(), s);
+          backend.QkvForward(A(qkv.data()), rope ? cosf.data() : nullptr, rope ? sinf.data() : nullptr, norm,
+                             A(q.data()), A(k.data()), A(v.data()), q_norm.data(), k_norm.data(), s);
+          backend.QkvBackward(A(dq.data()), A(dk.data()), A(dv.data()), A(q.data()), A(k.data()),
+                              rope ? cosf.data() : nullptr, rope ? sinf.data() : nullptr, norm, q_norm.data(),
+                              k_norm.data(), A(dqkv.data()), s);
           return Join({q, k, v, dqkv});
         });
         Doubles q(n), k(n), v(n), dqkv(3 * n);
@@ -230,8 +234,8 @@ TEST(CpuOpsTest, CrossEntropy) {
     if (s.N > 2) targets[1] = -1;
     const Floats all = SameBits([&](Backend& backend) {
       Floats losses(s.N), again(s.N), grad = logits;
-      backend.CrossEntropyForward(logits.data(), targets.data(), losses.data(), s.N, s.V);
-      backend.CrossEntropyForwardBackward(grad.data(), targets.data(), again.data(), 0.125f, s.N, s.V);
+      backend.CrossEntropyForward(A(logits.data()), targets.data(), losses.data(), s.N, s.V);
+      backend.CrossEntropyForwardBackward(A(grad.data()), targets.data(), again.data(), 0.125f, s.N, s.V);
       EXPECT_EQ(losses, again);
       return Join({losses, grad});
     });
@@ -247,7 +251,7 @@ TEST(CpuOpsTest, CrossEntropyOfLogitsThatAreNotFiniteIsNotFinite) {
   Floats logits = {0.0f, std::numeric_limits<float>::quiet_NaN(), 1.0f};
   const int32_t target = 0;
   float loss = 0;
-  backend->CrossEntropyForward(logits.data(), &target, &loss, 1, 3);
+  backend->CrossEntropyForward(A(logits.data()), &target, &loss, 1, 3);
   EXPECT_FALSE(std::isfinite(loss));
 }
 

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -44,6 +46,19 @@ Errors Reference(const GoldenAttentionCase& c) {
   return e;
 }
 
+// Nearest, ties to even; the values of golden files are finite.
+uint16_t ToBf16(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+float FromBf16(uint16_t half) {
+  const uint32_t bits = uint32_t{half} << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
 // Device memory of the case's arrays, freed with the object.
 class Buffers {
  public:
@@ -62,9 +77,34 @@ class Buffers {
     backend_->CopyToDevice(memory, host.data(), sizeof(float) * host.size());
     return memory;
   }
+  absl::StatusOr<Element*> MakeActivations(int64_t elements) {
+    ABLATE_ASSIGN_OR_RETURN(void* memory, backend_->Allocate(elements * backend_->activation_bytes()));
+    all_.push_back(memory);
+    return static_cast<Element*>(memory);
+  }
+  absl::StatusOr<Element*> MakeActivations(const std::vector<double>& values) {
+    ABLATE_ASSIGN_OR_RETURN(Element * memory, MakeActivations(static_cast<int64_t>(values.size())));
+    const Floats host(values.begin(), values.end());
+    if (backend_->precision() == Precision::kFloat32) {
+      backend_->CopyToDevice(memory, host.data(), sizeof(float) * host.size());
+    } else {
+      std::vector<uint16_t> rounded(host.size());
+      std::transform(host.begin(), host.end(), rounded.begin(), ToBf16);
+      backend_->CopyToDevice(memory, rounded.data(), sizeof(uint16_t) * rounded.size());
+    }
+    return memory;
+  }
   Floats Host(const float* memory, int64_t floats) {
     Floats host(floats);
     backend_->CopyToHost(host.data(), memory, sizeof(float) * floats);
+    return host;
+  }
+  Floats Host(const Element* memory, int64_t elements) {
+    if (backend_->precision() == Precision::kFloat32) return Host(reinterpret_cast<const float*>(memory), elements);
+    std::vector<uint16_t> rounded(elements);
+    backend_->CopyToHost(rounded.data(), memory, sizeof(uint16_t) * elements);
+    Floats host(elements);
+    std::transform(rounded.begin(), rounded.end(), host.begin(), FromBf16);
     return host;
   }
 
@@ -86,18 +126,18 @@ absl::StatusOr<Errors> OnBackend(const GoldenAttentionCase& c, Backend* backend)
       packed[(int64_t{t} * 3 + 2) * c.d + i] = c.v[int64_t{t} * c.d + i];
     }
   }
-  ABLATE_ASSIGN_OR_RETURN(float* qkv, buffers.Make(packed));
-  ABLATE_ASSIGN_OR_RETURN(float* dout, buffers.Make(c.dout));
-  std::vector<float*> split;
+  ABLATE_ASSIGN_OR_RETURN(Element * qkv, buffers.MakeActivations(packed));
+  ABLATE_ASSIGN_OR_RETURN(Element * dout, buffers.MakeActivations(c.dout));
+  std::vector<Element*> split;
   for (int i = 0; i < 7; ++i) {
-    ABLATE_ASSIGN_OR_RETURN(float* memory, buffers.Make(n));
+    ABLATE_ASSIGN_OR_RETURN(Element * memory, buffers.MakeActivations(n));
     split.push_back(memory);
   }
-  float *q = split[0], *k = split[1], *v = split[2], *out = split[3], *dq = split[4], *dk = split[5], *dv = split[6];
+  Element *q = split[0], *k = split[1], *v = split[2], *out = split[3], *dq = split[4], *dk = split[5], *dv = split[6];
   ABLATE_ASSIGN_OR_RETURN(float* q_norm, buffers.Make(c.T));
   ABLATE_ASSIGN_OR_RETURN(float* k_norm, buffers.Make(c.T));
   ABLATE_ASSIGN_OR_RETURN(float* row_stats, buffers.Make(AttentionRowStatFloats(shape)));
-  ABLATE_ASSIGN_OR_RETURN(float* dqkv, buffers.Make(3 * n));
+  ABLATE_ASSIGN_OR_RETURN(Element * dqkv, buffers.MakeActivations(3 * n));
   float *s = nullptr, *b = nullptr, *ds = nullptr, *db = nullptr;
   if (c.spec.has_learned_scale()) {
     ABLATE_ASSIGN_OR_RETURN(s, buffers.Make(std::vector<double>{c.learned_s}));
@@ -108,7 +148,7 @@ absl::StatusOr<Errors> OnBackend(const GoldenAttentionCase& c, Backend* backend)
     ABLATE_ASSIGN_OR_RETURN(db, buffers.Make(1));
   }
   backend->QkvForward(qkv, nullptr, nullptr, c.spec.qk_norm, q, k, v, q_norm, k_norm, shape);
-  backend->AttentionForward(c.spec, shape, q, k, v, s, b, out, row_stats, nullptr);
+  backend->AttentionForward(c.spec, shape, q, k, v, s, b, out, row_stats);
   backend->AttentionBackward(c.spec, shape, q, k, v, s, b, out, dout, row_stats, dq, dk, dv, ds, db);
   backend->QkvBackward(dq, dk, dv, q, k, nullptr, nullptr, c.spec.qk_norm, q_norm, k_norm, dqkv, shape);
   ABLATE_RETURN_IF_ERROR(backend->Synchronize());

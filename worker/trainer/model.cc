@@ -28,7 +28,9 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Create(Backend* backend, ModelConf
   config.attention.alibi = config.position == PositionKind::kAlibi;
   ABLATE_RETURN_IF_ERROR(ValidateModelConfig(config));
   auto impl = std::make_unique<Impl>(backend, std::move(config));
-  ABLATE_ASSIGN_OR_RETURN(impl->weights, impl->memory.Allocate(impl->arena_floats));
+  ABLATE_ASSIGN_OR_RETURN(void* weights,
+                          impl->memory.Allocate(impl->arena_floats * static_cast<int64_t>(sizeof(float))));
+  impl->weights = static_cast<float*>(weights);
   return std::unique_ptr<Model>(new Model(std::move(impl)));
 }
 

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "worker/trainer/model.h"
@@ -18,10 +20,11 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // Zeroed floats.
-  absl::StatusOr<float*> Allocate(int64_t floats);
+  // Zeroed.
+  absl::StatusOr<void*> Allocate(int64_t bytes);
   void Free(void* memory);  // null is fine
   int64_t peak_bytes() const { return peak_; }
+  int activation_bytes() const { return backend_->activation_bytes(); }
 
  private:
   Backend* const backend_;
@@ -34,15 +37,23 @@ class Arena {
  public:
   explicit Arena(DeviceMemory* memory) : memory_(memory) {}
   ~Arena() { memory_->Free(base_); }
-  void Take(float** piece, int64_t floats);
-  void Take(int32_t** piece, int64_t ints) { Take(reinterpret_cast<float**>(piece), ints); }
+  void Take(float** piece, int64_t floats) { TakeBytes(piece, floats * static_cast<int64_t>(sizeof(float))); }
+  void Take(int32_t** piece, int64_t ints) { TakeBytes(piece, ints * static_cast<int64_t>(sizeof(int32_t))); }
+  void Take(Element** piece, int64_t elements) { TakeBytes(piece, elements * memory_->activation_bytes()); }
   absl::Status Commit();
 
  private:
+  template <typename T>
+  void TakeBytes(T** piece, int64_t bytes) {
+    *piece = nullptr;
+    pieces_.emplace_back([piece](char* at) { *piece = reinterpret_cast<T*>(at); }, bytes_);
+    bytes_ += (bytes + 63) / 64 * 64;
+  }
+
   DeviceMemory* const memory_;
-  float* base_ = nullptr;
-  int64_t floats_ = 0;
-  std::vector<std::pair<float**, int64_t>> pieces_;
+  void* base_ = nullptr;
+  int64_t bytes_ = 0;
+  std::vector<std::pair<std::function<void(char*)>, int64_t>> pieces_;  // how to set a piece, and where it begins
 };
 
 // Weights or gradients of one layer; null where the model has none.
@@ -53,14 +64,17 @@ struct LayerParameters {
 
 // What backward needs of one layer. N = B T rows.
 struct LayerActivations {
-  float* residual;               // [N,C] the block's input
-  float *ln1, *mean1, *rstd1;    // [N,C], [N], [N]
-  float *q, *k, *v;              // [B,H,T,D]
-  float *q_norm, *k_norm;        // [B,H,T], null without l2
-  float *attention, *row_stats;  // [N,C], [B,H,T,4]
-  float* middle;                 // [N,C] after the attention's residual
-  float *ln2, *mean2, *rstd2;
-  float *fc, *gelu;  // [N,4C]
+  Element* residual;       // [N,C] the block's input
+  Element* ln1;            // [N,C]
+  float *mean1, *rstd1;    // [N]
+  Element *q, *k, *v;      // [B,H,T,D]
+  float *q_norm, *k_norm;  // [B,H,T], null without l2
+  Element* attention;      // [N,C]
+  float* row_stats;        // [B,H,T,4]
+  Element* middle;         // [N,C] after the attention's residual
+  Element* ln2;
+  float *mean2, *rstd2;
+  Element *fc, *gelu;  // [N,4C]
 };
 
 struct Activations {
@@ -68,14 +82,17 @@ struct Activations {
   int B = 0, T = 0;  // what they have room for
   Arena arena;
   std::vector<LayerActivations> layers;
-  float *final_residual = nullptr, *lnf = nullptr, *meanf = nullptr, *rstdf = nullptr;
-  float* logits = nullptr;  // [chunk, V]
+  Element *final_residual = nullptr, *lnf = nullptr;
+  float *meanf = nullptr, *rstdf = nullptr;
+  Element* logits = nullptr;  // [chunk, V]
   float* losses = nullptr;
-  float *wide = nullptr, *qkv = nullptr;              // scratch [N,4C], [N,3C]
-  float *d_residual = nullptr, *d_narrow = nullptr;   // [N,C]
-  float *dq = nullptr, *dk = nullptr, *dv = nullptr;  // [B,H,T,D]
-  float *cos = nullptr, *sin = nullptr;               // [T,D/2]
+  Element *wide = nullptr, *qkv = nullptr;              // scratch [N,4C], [N,3C]
+  Element *d_residual = nullptr, *d_narrow = nullptr;   // [N,C]
+  Element *dq = nullptr, *dk = nullptr, *dv = nullptr;  // [B,H,T,D]
+  float *cos = nullptr, *sin = nullptr;                 // [T,D/2]
   int32_t *tokens = nullptr, *targets = nullptr, *positions = nullptr;
+  // Of Backend::Repeat, by what a pass over these arrays depends on beside them: sequences and gradient scale.
+  std::map<std::pair<int, float>, int64_t> pass_keys;
 };
 
 struct Model::Impl {
@@ -96,13 +113,15 @@ struct Model::Impl {
   // cos and sin [T, D/2] into device memory, unless they hold that already.
   void WriteRopeTable(float* cos, float* sin, int T, double base);
   // x = wte[tokens] (+ wpe[positions]); scratch [rows, C] is used with learned positions.
-  void Embed(const int32_t* tokens, const int32_t* positions, float* x, float* scratch, int rows);
+  void Embed(const int32_t* tokens, const int32_t* positions, Element* x, Element* scratch, int rows);
 
   // Cuts the batch into passes of whole sequences, backend->preferred_rows() rows each.
   absl::StatusOr<BatchLoss> ForwardBackward(const int32_t* tokens, const int32_t* targets, int B, int T,
                                             double grad_scale);
   // The first B sequences of the activations' arrays are used.
   absl::Status Pass(const int32_t* tokens, const int32_t* targets, int B, int T, double grad_scale, BatchLoss* result);
+  // What the device does of a pass: a fixed list of ops on the activations' arrays, from tokens and targets to losses.
+  void PassOps(int B, int T, float grad_scale);
   absl::StatusOr<BatchLoss> Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T,
                                      const AttentionSpec& spec, double rope_base, int window, float* losses);
 
