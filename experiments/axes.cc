@@ -33,6 +33,9 @@ Axis Text(std::string_view name, std::vector<std::string> choices, std::string_v
           std::string_view summary) {
   return {name, AxisKind::kText, ScopeOf(name), summary, 0, 0, std::move(choices), TextValue(fallback)};
 }
+Axis Flag(std::string_view name, bool fallback, std::string_view summary) {
+  return {name, AxisKind::kFlag, ScopeOf(name), summary, 0, 0, {}, FlagValue(fallback)};
+}
 Axis Optional(Axis axis) {
   axis.default_value.clear_kind();
   return axis;
@@ -104,6 +107,8 @@ std::vector<Axis> MakeAxes() {
       Integer("eval.target_spans", 1, 1e9, 1, "spans of T_train tokens scored by loss_targets (default by preset)"),
       Integer("eval.loss_tokens", 0, kMaxCount, 0,
               "tokens scored by loss, in whole windows; 0: not measured (default by preset)"),
+      Flag("eval.gain", false,
+           "above train.length, score loss_targets also with a window of train.length, and their difference"),
       Integer("eval.batch_tokens", 1, 1e9, 1, "tokens a forward pass takes at once (default by preset)"),
 
       Number("noop.seconds", 0, 86400, 0, "of the test executor: how long a job takes"),

@@ -271,6 +271,8 @@ absl::Status Planner::AddMeasurements(int arm) {
             break;
           }
         }
+        const bool windowed = ConfigView({}, measurement.eval_config).Integer("eval.attention.window") > 0;
+        if (windowed || tokens <= trained.length) Drop("eval.gain", &measurement.eval_config);
         if (measurement.ntk) {
           Append("eval.ntk", TextValue("dynamic"), &measurement.eval_config);
           std::sort(measurement.eval_config.mutable_settings()->begin(),

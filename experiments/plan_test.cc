@@ -209,7 +209,7 @@ TEST(Plan, EvaluationAxesNeverAddATraining) {
   const std::string axes[] = {"eval.ntk: [off, dynamic]",          "eval.rope_theta_scale: [1, 50]",
                               "eval.ntk_factor: [1, 2]",           "eval.attention.window: [0, 256]",
                               "eval.target_spans: [8, 16]",        "eval.attention.p: [none, 3]",
-                              "eval.attention.scale: [one, log_d]"};
+                              "eval.attention.scale: [one, log_d]", "eval.gain: [false, true]"};
   std::string all = base;
   for (const std::string& axis : axes) {
     const v1::SweepSpec spec = Spec(base + "  " + axis + "\n");
@@ -229,6 +229,8 @@ TEST(Plan, WhatCannotActIsComputedOnce) {
   EXPECT_EQ(none.evaluations.size(), 4u);
   const Plan window = PlanOf("axes: {eval.attention.window: [0, 256]}\nseeds: 1\nevaluate: {lengths: [1x, 2x]}");
   EXPECT_EQ(window.evaluations.size(), 3u);
+  const Plan gain = PlanOf("axes: {eval.gain: [false, true]}\nseeds: 1\nevaluate: {lengths: [0.5x, 1x, 2x]}");
+  EXPECT_EQ(gain.evaluations.size(), 4u);
   const Plan repeated = PlanOf(
       "settings: {attention.variant: lssar}\naxes: {eval.attention.p: [3, 15, none]}\nseeds: 1\nevaluate: {lengths: "
       "[1x]}");

@@ -106,9 +106,13 @@ absl::StatusOr<TargetSpans> MakeTargetSpans(const TokenData& data, const TokenRa
     if (count < (multiple == 1 ? 1 : kMinSpans)) continue;
     TargetSpans spans{.train_length = train_length, .max_multiple = static_cast<int>(multiple)};
     spans.starts.reserve(static_cast<size_t>(count));
-    for (const TokenRange& document : documents) {
-      const int64_t first = document.begin + (multiple - 1) * T + 1;
-      for (int64_t i = 0; i < SpansOf(document, multiple, T); ++i) spans.starts.push_back(first + i * T);
+    spans.documents.reserve(static_cast<size_t>(count));
+    for (size_t d = 0; d < documents.size(); ++d) {
+      const int64_t first = documents[d].begin + (multiple - 1) * T + 1;
+      for (int64_t i = 0; i < SpansOf(documents[d], multiple, T); ++i) {
+        spans.starts.push_back(first + i * T);
+        spans.documents.push_back(static_cast<int32_t>(d));
+      }
     }
     return spans;
   }
@@ -131,13 +135,15 @@ absl::StatusOr<std::vector<Window>> TargetWindows(const TargetSpans& spans, int 
   count = std::clamp<int64_t>(count, 1, total);
   std::vector<Window> windows;
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t start = spans.starts[static_cast<size_t>(Spread(i, total, count))];
+    const auto span = static_cast<size_t>(Spread(i, total, count));
+    const int64_t start = spans.starts[span];
     // Targets [done, done + part) of the span, at the end of a window whose last target is start + done + part - 1.
     for (int64_t done = 0; done < T;) {
       const int64_t part = std::min<int64_t>(T - done, length);
       windows.push_back({.begin = start + done + part - 1 - length,
                          .first_scored = static_cast<int>(length - part),
-                         .end_scored = length});
+                         .end_scored = length,
+                         .document = spans.documents[span]});
       done += part;
     }
   }

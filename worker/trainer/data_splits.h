@@ -53,6 +53,7 @@ struct TargetSpans {
   int max_multiple = 0;
   // A span's targets are tokens [start, start + T); at 1x its first target has one token of context.
   std::vector<int64_t> starts;
+  std::vector<int32_t> documents;  // of each span, numbered from 0 within the split
 };
 
 // Spans lie end to end in each document, from its token (m - 1) T + 1 on; m = max_multiple is the largest of 16, 8, 4,
@@ -63,6 +64,7 @@ absl::StatusOr<TargetSpans> MakeTargetSpans(const TokenData& data, const TokenRa
 struct Window {
   int64_t begin = 0;
   int first_scored = 0, end_scored = 0;  // inputs [first_scored, end_scored) have a target that counts
+  int32_t document = 0;                  // of a target window: its span's
 };
 
 // Windows of `length` tokens that score `count` of the spans (all, if there are fewer), evenly spread; the same targets

@@ -242,6 +242,11 @@ TEST_F(DataTest, TargetWindowsScoreTheSameTargetsAtEveryLength) {
       for (const int64_t start : spans->starts) {
         for (int i = 0; i < T; ++i) EXPECT_TRUE(all.insert(start + i).second) << "spans overlap";
       }
+      EXPECT_GT(std::set(spans->documents.begin(), spans->documents.end()).size(), 1u);
+      for (size_t i = 0; i < spans->starts.size(); ++i) {
+        const TokenRange& document = documents[static_cast<size_t>(spans->documents[i])];
+        EXPECT_TRUE(document.begin < spans->starts[i] && spans->starts[i] + T <= document.end);
+      }
       for (const int64_t count : {1, 5, 1000000}) {
         std::set<int64_t> expected;
         for (const int length : {1, 3, T, T + 1, 2 * T, 3 * T, 5 * T + 3, 16 * T}) {

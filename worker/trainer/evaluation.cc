@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,56 +12,11 @@
 #include "base/status_macros.h"
 #include "experiments/axes.h"
 #include "proto/trainer.pb.h"
+#include "worker/trainer/scoring.h"
 #include "worker/trainer/train_config.h"
 
 namespace ablate {
 namespace {
-
-struct Score {
-  double loss_sum = 0;
-  int64_t targets = 0;
-  AttentionCounts counts;
-  bool stopped = false;
-};
-
-// Windows of one length through the model, as many at once as batch_tokens allows, losses summed in window order.
-absl::StatusOr<Score> ScoreWindows(const std::vector<Window>& windows, int length, const TokenData& data,
-                                   const EvalConfig& config, Model* model, TaskControl* control) {
-  const size_t rows_at_once =
-      static_cast<size_t>(std::clamp<int64_t>(config.batch_tokens / length, 1, static_cast<int64_t>(windows.size())));
-  const auto L = static_cast<size_t>(length);
-  std::vector<int32_t> tokens(rows_at_once * L), targets(rows_at_once * L);
-  std::vector<float> losses(rows_at_once * L);
-  Score score;
-  for (size_t first = 0; first < windows.size(); first += rows_at_once) {
-    if (control->ShouldStop() != TaskControl::Stop::kNo) {
-      score.stopped = true;
-      return score;
-    }
-    const size_t rows = std::min(rows_at_once, windows.size() - first);
-    for (size_t row = 0; row < rows; ++row) {
-      const Window& window = windows[first + row];
-      int32_t* const row_targets = &targets[row * L];
-      ABLATE_RETURN_IF_ERROR(data.Read(window.begin, length, &tokens[row * L]));
-      ABLATE_RETURN_IF_ERROR(data.Read(window.begin + 1, length, row_targets));
-      std::fill(row_targets, row_targets + window.first_scored, -1);
-      std::fill(row_targets + window.end_scored, row_targets + length, -1);
-    }
-    ABLATE_ASSIGN_OR_RETURN(const BatchLoss loss, model->Evaluate(tokens.data(), targets.data(), static_cast<int>(rows),
-                                                                  length, config.options, losses.data()));
-    LOG_EVERY_T(INFO, 60) << first + rows << " of " << windows.size() << " windows of " << length << " tokens done";
-    for (size_t i = 0; i < rows * L; ++i) {
-      if (targets[i] < 0) continue;
-      score.loss_sum += losses[i];
-      ++score.targets;
-    }
-    score.counts.zero_rows += loss.counts.zero_rows;
-    score.counts.uncontrasted_rows += loss.counts.uncontrasted_rows;
-    // A sign of life: the worker tells a long evaluation from a hanging one by it.
-    control->Progress(static_cast<int64_t>(first + rows), 0);
-  }
-  return score;
-}
 
 // What makes a file the very same one: where it lies, which inode, and when and how long it was written.
 absl::StatusOr<std::string> Identity(const std::string& path) {
@@ -132,28 +88,62 @@ absl::StatusOr<bool> Evaluator::Run(const v1::RunEvaluation& request, DataSet* d
   ABLATE_ASSIGN_OR_RETURN(const Score targets,
                           ScoreWindows(target_windows, length, data->tokens(), eval, model_.get(), control));
   if (targets.stopped) return false;
+  Score windowed;
+  const bool measure_gain = eval.gain && length > T && eval.options.window == 0;
+  if (measure_gain) {
+    EvalConfig config = eval;
+    config.options.window = T;
+    ABLATE_ASSIGN_OR_RETURN(windowed,
+                            ScoreWindows(target_windows, length, data->tokens(), config, model_.get(), control));
+    if (windowed.stopped) return false;
+  }
   Score losses;
   if (!loss_windows.empty()) {
     ABLATE_ASSIGN_OR_RETURN(losses, ScoreWindows(loss_windows, length, data->tokens(), eval, model_.get(), control));
     if (losses.stopped) return false;
   }
-  auto add = [&](const char* metric, double value) {
+  bool finite = true;
+  auto add = [&](const std::string& metric, double value) {
     v1::MetricValue* entry = result->add_metrics();
     entry->set_metric(metric);
     entry->set_value(value);
   };
-  const double loss_targets = targets.loss_sum / static_cast<double>(targets.targets);
-  bool finite = std::isfinite(loss_targets);
-  if (losses.targets > 0) {
-    const double loss = losses.loss_sum / static_cast<double>(losses.targets);
-    finite = finite && std::isfinite(loss);
-    add("loss", loss);
-    add("loss_tokens", static_cast<double>(losses.targets));
+  auto add_loss = [&](const std::string& metric, double value) {
+    finite = finite && std::isfinite(value);
+    add(metric, value);
+  };
+  int64_t zero_rows = 0, uncontrasted_rows = 0;
+  for (const Score* score : std::initializer_list<const Score*>{&targets, &windowed, &losses}) {
+    zero_rows += score->counts.zero_rows;
+    uncontrasted_rows += score->counts.uncontrasted_rows;
   }
-  add("loss_targets", loss_targets);
-  add("target_tokens", static_cast<double>(targets.targets));
-  add("zero_rows", static_cast<double>(targets.counts.zero_rows + losses.counts.zero_rows));
-  add("uncontrasted_rows", static_cast<double>(targets.counts.uncontrasted_rows + losses.counts.uncontrasted_rows));
+  if (losses.all.targets > 0) {
+    add_loss("loss", losses.all.mean());
+    add("loss_tokens", static_cast<double>(losses.all.targets));
+    for (size_t bin = 0; bin < kPositionBins.size(); ++bin) {
+      if (losses.bins[bin].targets == 0) continue;
+      add_loss(absl::StrCat("loss_by_position.", std::string(kPositionBins[bin].name)), losses.bins[bin].mean());
+    }
+  }
+  add_loss("loss_targets", targets.all.mean());
+  add("target_tokens", static_cast<double>(targets.all.targets));
+  if (targets.bytes > 0) {
+    const double per_byte = targets.all.loss_sum / static_cast<double>(targets.bytes);
+    add_loss("loss_per_byte", per_byte);
+    add_loss("bits_per_byte", per_byte / std::numbers::ln2);
+  }
+  if (measure_gain) {
+    add_loss("loss_targets_windowed", windowed.all.mean());
+    add_loss("gain", windowed.all.mean() - targets.all.mean());
+  }
+  add("zero_rows", static_cast<double>(zero_rows));
+  add("uncontrasted_rows", static_cast<double>(uncontrasted_rows));
+  for (const auto& [document, part] : targets.documents) {
+    v1::DocumentLoss* entry = result->add_documents();
+    entry->set_document(document);
+    entry->set_targets(static_cast<int32_t>(part.targets));
+    entry->set_loss_sum(part.loss_sum);
+  }
   result->set_outcome(finite ? v1::COMPLETED : v1::DIVERGED);
   if (!finite) result->set_diverged_at_step(task.state().step());
   return true;

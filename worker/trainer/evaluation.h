@@ -24,9 +24,13 @@ class Evaluator {
   explicit Evaluator(Backend* backend) : backend_(backend) {}
 
   // Fills outcome and metrics of `result`; true when done, false when stopped on request.
-  //   loss: mean over all positions of consecutive windows (absent with eval.loss_tokens 0); loss_targets: mean over
-  //   the target spans; loss_tokens, target_tokens: how many targets each scored; zero_rows, uncontrasted_rows:
-  //   attention rows of both passes.
+  //   loss: mean over all positions of consecutive windows (absent with eval.loss_tokens 0), and loss_by_position.*,
+  //   the same within bins of positions (scoring.h; those that have targets); loss_targets: mean over the target spans;
+  //   loss_tokens, target_tokens: how many targets each scored; loss_per_byte, bits_per_byte: the target spans' loss
+  //   per byte of their text (nats, bits); with eval.gain and above T_train loss_targets_windowed: loss_targets with
+  //   every position attending to the last T_train keys only, and gain: it less loss_targets; zero_rows,
+  //   uncontrasted_rows: attention rows of all passes.
+  // result.documents: loss_targets by document of the split.
   // A loss that is not finite: outcome DIVERGED, with the metrics as they came out.
   // The model stays loaded; the next call with the very same file, model and configuration does not read it again.
   // Errors: InvalidArgument: the configuration, split or length does not fit, or the file is of another state (says

@@ -6,7 +6,10 @@
 #include <map>
 
 #include "gmock/gmock.h"
+#include "experiments/metrics.h"
 #include "gtest/gtest.h"
+#include "worker/trainer/gpt2_token_bytes.h"
+#include "worker/trainer/scoring.h"
 #include "worker/trainer/stage.h"
 #include "worker/trainer/testing.h"
 #include "worker/trainer/train_config.h"
@@ -127,6 +130,72 @@ TEST_F(EvaluationTest, LossesAreThoseOfTheModelOnTheStatedWindows) {
       EXPECT_NEAR(Metric(Measure(At(length)), metric), sum / static_cast<double>(count), 1e-5) << metric << length;
     }
   }
+}
+
+TEST_F(EvaluationTest, TheLossByPositionIsTheLossCutIntoBins) {
+  const v1::TaskResult result = Measure(At(64));  // T = 16
+  const double shares[] = {1, 1, 2, 4, 4, 4, 16, 32};
+  const char* const bins[] = {"T/16", "T/8", "T/4", "T/2", "3T/4", "T", "2T", "4T"};
+  double sum = 0;
+  for (int i = 0; i < 8; ++i) sum += shares[i] * Metric(result, std::string("loss_by_position.") + bins[i]);
+  EXPECT_NEAR(sum / 64, Metric(result, "loss"), 1e-12);
+  for (const v1::MetricValue& metric : result.metrics()) {
+    EXPECT_TRUE(MetricRank(metric.metric()) < static_cast<int>(MetricNames().size())) << metric.metric();
+    EXPECT_TRUE(metric.metric() != "loss_by_position.T/32" && metric.metric() != "loss_by_position.8T");
+  }
+  for (const int T : {1, 3, 16, 100, 1024}) {
+    for (int64_t position = 1; position <= 16 * T; ++position) {
+      const size_t bin = PositionBinOf(position, T);
+      ASSERT_LE(static_cast<double>(position), kPositionBins[bin].end * T);
+      if (bin > 0) {
+        ASSERT_GT(static_cast<double>(position), kPositionBins[bin - 1].end * T);
+      }
+    }
+  }
+}
+
+TEST_F(EvaluationTest, DocumentsAddUpToTheTargetsLoss) {
+  for (const int64_t length : {16, 256, 8}) {
+    const v1::TaskResult result = Measure(At(length));
+    double sum = 0;
+    int64_t targets = 0;
+    int last = -1;
+    for (const v1::DocumentLoss& document : result.documents()) {
+      EXPECT_GT(document.document(), last);
+      last = document.document();
+      sum += document.loss_sum();
+      targets += document.targets();
+    }
+    EXPECT_GE(result.documents_size(), 1);
+    EXPECT_EQ(targets, 64);
+    EXPECT_NEAR(sum / 64, Metric(result, "loss_targets"), 1e-12);
+    EXPECT_EQ(Metric(result, "loss_per_byte"), Metric(result, "loss_targets"));  // a byte is a token
+    EXPECT_DOUBLE_EQ(Metric(result, "bits_per_byte"), Metric(result, "loss_targets") / std::log(2.0));
+  }
+}
+
+TEST_F(EvaluationTest, TheGainIsWhatAWindowOfTheTrainingLengthLoses) {
+  const v1::TaskResult plain = Measure(At(64)), window = Measure(With(At(64), "eval.attention.window", 16));
+  v1::RunEvaluation request = At(64);
+  SetFlag(request.mutable_task()->mutable_eval_config(), "eval.gain", true);
+  const v1::TaskResult result = Measure(request);
+  EXPECT_EQ(Metric(result, "loss_targets"), Metric(plain, "loss_targets"));
+  EXPECT_EQ(Metric(result, "loss_targets_windowed"), Metric(window, "loss_targets"));
+  EXPECT_EQ(Metric(result, "gain"), Metric(window, "loss_targets") - Metric(plain, "loss_targets"));
+  EXPECT_NE(Metric(result, "gain"), 0);
+  Set(request.mutable_task()->mutable_eval_config(), "eval.attention.window", 16);
+  const v1::TaskResult neither = Measure(request);
+  for (const v1::MetricValue& metric : neither.metrics()) EXPECT_NE(metric.metric(), "gain");
+}
+
+TEST(Gpt2TokenBytesTest, IsTheLengthOfTheDecodedToken) {
+  EXPECT_EQ(Gpt2TokenBytes(0), 1);      // "!"
+  EXPECT_EQ(Gpt2TokenBytes(262), 4);    // " the"
+  EXPECT_EQ(Gpt2TokenBytes(15496), 5);  // "Hello"
+  EXPECT_EQ(Gpt2TokenBytes(50256), 0);  // end of text
+  int64_t all = 0;
+  for (int32_t token = 0; token <= 50256; ++token) all += Gpt2TokenBytes(token);
+  EXPECT_EQ(all, 320814);
 }
 
 TEST_F(EvaluationTest, NtkActsAboveTheTrainingLengthOnly) {

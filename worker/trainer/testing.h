@@ -55,6 +55,12 @@ inline void Set(v1::Configuration* config, const std::string& axis, const char* 
   setting->mutable_value()->set_text(text);
 }
 
+inline void SetFlag(v1::Configuration* config, const std::string& axis, bool flag) {
+  v1::Setting* setting = config->add_settings();
+  setting->set_axis(axis);
+  setting->mutable_value()->set_flag(flag);
+}
+
 // One layer, width 16, T = 16, 4 sequences a step.
 inline v1::Configuration SmallConfig(const char* variant = "softmax") {
   v1::Configuration config;

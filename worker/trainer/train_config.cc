@@ -65,6 +65,7 @@ absl::StatusOr<EvalConfig> EvalConfigFrom(const v1::Configuration& training, con
   }
   config.target_spans = view.Integer("eval.target_spans");
   config.loss_tokens = view.Integer("eval.loss_tokens");
+  config.gain = view.Flag("eval.gain");
   config.batch_tokens = view.Integer("eval.batch_tokens");
   return config;
 }

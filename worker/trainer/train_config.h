@@ -31,6 +31,7 @@ struct EvalConfig {
   EvalOptions options;  // RoPE base for the length asked for, attention overrides, window
   int64_t target_spans = 1;
   int64_t loss_tokens = 0;  // 0: `loss` is not measured
+  bool gain = false;        // measure what keys before the last T_train are good for
   int64_t batch_tokens = 1;
 };
 
