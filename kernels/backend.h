@@ -79,6 +79,14 @@ class Backend {
   virtual absl::Status Synchronize() = 0;
   // Bytes that Allocate could still give, for a plan before a job starts; a large number where it cannot be known.
   virtual int64_t FreeBytes() { return std::numeric_limits<int64_t>::max(); }
+  // Bytes that the backend takes by itself for passes over such sequences (width H D, vocabulary V), with or without
+  // the backward pass, beside what it has taken already; an upper bound, counted against FreeBytes.
+  virtual int64_t WorkspaceBytes([[maybe_unused]] const AttentionShape& shape, [[maybe_unused]] int V,
+                                 [[maybe_unused]] bool backward) const {
+    return 0;
+  }
+  // InvalidArgument: there is no attention for heads of this dimension here (says for which there is).
+  virtual absl::Status CheckHeadDim([[maybe_unused]] int D) const { return absl::OkStatus(); }
   // Runs `work`, which only starts ops on this backend's memory: no copy from or to the host, no Synchronize, no
   // SumOfSquares, no TakeAttentionCounts, the same calls with the same arguments whenever `key` is the same. A backend
   // may record it at the first call and replay the recording later (CUDA graphs). Free forgets all recordings. Keys are

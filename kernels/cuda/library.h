@@ -1,8 +1,9 @@
 // The entry of the CUDA backend's shared library (libablate_cuda.so), which only the trainer loads, with dlopen. Plain
 // data over a C boundary, so that a program that never loads it needs nothing of it. Must not include CUDA.
 //
-// A Backend crosses the boundary as a C++ object: library and program must be of one build, so the build's version
-// (BuildVersion()) is the first argument and another one is refused before anything else happens.
+// A Backend crosses the boundary as a C++ object: library and program must have the same idea of it, so
+// CudaInterface() is the first argument and another one than the library's own is refused (kCudaWrongBuild) before
+// anything else happens.
 // Thread rule: one call at a time. The library is never unloaded.
 #pragma once
 
@@ -12,6 +13,10 @@
 #include "kernels/backend.h"
 
 namespace ablate {
+
+// The build's version and a hash of the headers that both sides compile (the target ablate_kernels_cuda_library sets
+// it), e.g. "0.1.0-3f7a90c2d1e4". Static: each side must see its own.
+static inline const char* CudaInterface() { return ABLATE_CUDA_INTERFACE; }
 
 struct CudaOptions {
   int device = 0;  // as CUDA counts them (CUDA_VISIBLE_DEVICES applies)
@@ -48,13 +53,13 @@ inline constexpr char kCudaDevicesSymbol[] = "ablate_cuda_devices";
 extern "C" {
 
 // The backend of one GPU; the caller deletes it. `error` gets a NUL-terminated message, cut to error_bytes.
-using AblateCudaOpen = int(const char* build, const ablate::CudaOptions* options, ablate::Backend** out, char* error,
-                           size_t error_bytes);
+using AblateCudaOpen = int(const char* interface, const ablate::CudaOptions* options, ablate::Backend** out,
+                           char* error, size_t error_bytes);
 AblateCudaOpen ablate_cuda_open;
 
 // The GPUs there are, those too old included: writes up to `capacity` and sets *count to how many there are. No GPU is
 // kCudaNoDevice, no driver kCudaNoDriver.
-using AblateCudaDevices = int(const char* build, ablate::CudaDevice* devices, int capacity, int* count, char* error,
+using AblateCudaDevices = int(const char* interface, ablate::CudaDevice* devices, int capacity, int* count, char* error,
                               size_t error_bytes);
 AblateCudaDevices ablate_cuda_devices;
 
