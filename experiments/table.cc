@@ -24,6 +24,7 @@ struct Cell {
   int64_t length_tokens = 0;
   std::string split;
   bool ntk = false;
+  v1::Phase phase = v1::PLAIN;
 
   auto operator<=>(const Cell&) const = default;
 };
@@ -39,8 +40,9 @@ using BySeed = std::map<int64_t, Observation>;
 struct ArmData {
   ArmValues values;
   std::map<Cell, BySeed> cells;
-  std::map<std::string, std::set<int64_t>> seeds_of_split;  // selection and confirmation have seeds of their own
-  std::vector<const Measurement*> unspecified;              // diverged or missing, without a metric
+  // Selection and confirmation have seeds of their own.
+  std::map<std::pair<std::string, v1::Phase>, std::set<int64_t>> seeds;
+  std::vector<const Measurement*> unspecified;  // diverged or missing, without a metric
 };
 
 struct SweepData {
@@ -61,7 +63,8 @@ std::string CountText(const std::vector<int64_t>& seeds, size_t of, const char* 
   return absl::StrCat(seeds.size(), " of ", of, " ", what, " ", fate, " (", SeedsText(seeds), ")");
 }
 
-bool Shown(const std::vector<std::string>& filter, const std::string& name) {
+template <typename T>
+bool Shown(const std::vector<T>& filter, const T& name) {
   return filter.empty() || std::find(filter.begin(), filter.end(), name) != filter.end();
 }
 
@@ -77,6 +80,7 @@ Observation Observe(const Measurement& measurement) {
 }
 
 bool Covers(const Measurement& unspecified, const Cell& cell) {
+  if (unspecified.phase != cell.phase) return false;
   if (unspecified.length_tokens == 0) return unspecified.split.empty() || unspecified.split == cell.split;
   return unspecified.length_tokens == cell.length_tokens && unspecified.split == cell.split &&
          unspecified.ntk == cell.ntk;
@@ -99,7 +103,7 @@ void Spread(SweepData& sweep) {
                      [&](const Cell& cell) { return Covers(*run, cell); });
       }
       // Nobody has a value here: a row without a metric still shows the seed.
-      if (targets.empty()) targets.push_back({"", run->length_tokens, run->split, run->ntk});
+      if (targets.empty()) targets.push_back({"", run->length_tokens, run->split, run->ntk, run->phase});
       for (const Cell& cell : targets) {
         const auto [place, added] = arm.cells[cell].emplace(run->seed, Observe(*run));
         // A missing evaluation of a run that diverged is no longer awaited.
@@ -107,7 +111,7 @@ void Spread(SweepData& sweep) {
       }
     }
     for (const auto& [cell, by_seed] : arm.cells) {
-      std::set<int64_t>& seeds = arm.seeds_of_split[cell.split];
+      std::set<int64_t>& seeds = arm.seeds[{cell.split, cell.phase}];
       for (const auto& entry : by_seed) seeds.insert(entry.first);
     }
   }
@@ -136,7 +140,8 @@ absl::StatusOr<std::vector<SweepData>> Group(std::span<const Measurement> measur
       arm.unspecified.push_back(&measurement);
       continue;
     }
-    const Cell cell{measurement.metric, measurement.length_tokens, measurement.split, measurement.ntk};
+    const Cell cell{measurement.metric, measurement.length_tokens, measurement.split, measurement.ntk,
+                    measurement.phase};
     const auto [place, added] = arm.cells[cell].emplace(measurement.seed, Observe(measurement));
     if (!added) {
       return absl::InvalidArgumentError(
@@ -156,7 +161,7 @@ absl::StatusOr<std::vector<SweepData>> Group(std::span<const Measurement> measur
     // Diverged before missing, then by job: which record of a run is kept does not depend on the order of input.
     for (ArmData& arm : sweep.arms) {
       std::sort(arm.unspecified.begin(), arm.unspecified.end(), [](const Measurement* a, const Measurement* b) {
-        return std::tie(a->seed, a->status, a->job_id) < std::tie(b->seed, b->status, b->job_id);
+        return std::tie(a->seed, a->phase, a->status, a->job_id) < std::tie(b->seed, b->phase, b->status, b->job_id);
       });
     }
     Spread(sweep);
@@ -170,6 +175,7 @@ absl::StatusOr<std::vector<SweepData>> Group(std::span<const Measurement> measur
 std::vector<const std::pair<const Cell, BySeed>*> ShownCells(const ArmData& arm, const TableOptions& options) {
   std::vector<const std::pair<const Cell, BySeed>*> cells;
   for (const auto& entry : arm.cells) {
+    if (!Shown(options.phases, entry.first.phase)) continue;
     // A row without a metric reports lost runs, which no filter may hide.
     const bool metric = entry.first.metric.empty() || Shown(options.metrics, entry.first.metric);
     if (metric && (entry.first.metric.empty() || Shown(options.splits, entry.first.split))) cells.push_back(&entry);
@@ -190,8 +196,9 @@ absl::StatusOr<ConfidenceRow> MakeRow(const SweepData& sweep, const ArmData& arm
                     .length_tokens = cell.length_tokens,
                     .split = cell.split,
                     .ntk = cell.ntk,
+                    .phase = cell.phase,
                     .level = level};
-  const std::set<int64_t>& all = arm.seeds_of_split.at(cell.split);
+  const std::set<int64_t>& all = arm.seeds.at({cell.split, cell.phase});
   std::vector<double> values;
   for (int64_t seed : all) {
     const auto found = by_seed.find(seed);
@@ -242,6 +249,7 @@ absl::StatusOr<ComparisonRow> MakeComparison(const SweepData& sweep, const ArmDa
                     .length_tokens = cell.length_tokens,
                     .split = cell.split,
                     .ntk = cell.ntk,
+                    .phase = cell.phase,
                     .level = level};
   const BySeed empty;
   const auto cell_of = [&](const ArmData& data) -> const BySeed& {
@@ -252,8 +260,8 @@ absl::StatusOr<ComparisonRow> MakeComparison(const SweepData& sweep, const ArmDa
   const BySeed& of_baseline = cell_of(baseline);
   std::set<int64_t> all;
   for (const ArmData* side : {&arm, &baseline}) {
-    const auto seeds = side->seeds_of_split.find(cell.split);
-    if (seeds != side->seeds_of_split.end()) all.insert(seeds->second.begin(), seeds->second.end());
+    const auto seeds = side->seeds.find({cell.split, cell.phase});
+    if (seeds != side->seeds.end()) all.insert(seeds->second.begin(), seeds->second.end());
   }
   std::vector<double> arm_values, baseline_values;
   for (int64_t seed : all) {
@@ -303,11 +311,11 @@ absl::StatusOr<ComparisonRow> MakeComparison(const SweepData& sweep, const ArmDa
   return row;
 }
 
-// Holm within each metric of the rows from `first` on, which are one sweep's.
+// Holm within each metric and phase of the rows from `first` on, which are one sweep's.
 absl::Status AdjustFamilies(std::vector<ComparisonRow>& rows, size_t first) {
-  std::map<std::string, std::vector<size_t>> families;
-  for (size_t i = first; i < rows.size(); ++i) families[rows[i].metric].push_back(i);
-  for (const auto& [metric, members] : families) {
+  std::map<std::pair<std::string, v1::Phase>, std::vector<size_t>> families;
+  for (size_t i = first; i < rows.size(); ++i) families[{rows[i].metric, rows[i].phase}].push_back(i);
+  for (const auto& [family, members] : families) {
     std::vector<double> p_values;
     for (size_t i : members) p_values.push_back(rows[i].p.value_or(1.0));
     ABLATE_ASSIGN_OR_RETURN(const std::vector<double> adjusted, Holm(p_values));

@@ -25,11 +25,11 @@ enum class MeasurementStatus {
   kMissing,   // no result yet, or an infrastructure failure
 };
 
-// One metric value of one evaluation; at most one for each (sweep, arm, seed, metric, length, split, ntk).
+// One metric value of one evaluation; at most one for each (sweep, arm, seed, metric, length, split, ntk, phase).
 // A diverged or missing run need not be spelled out: an empty `metric` stands for every metric of that
 // evaluation, and length_tokens = 0 with an empty `metric` for every evaluation of that (arm, seed), in `split`
-// only when one is given. It is filled in for the cells (metric, length, split, ntk) that the arm has, or, where the
-// arm has none, that its sweep has; a value that is there wins over it.
+// only when one is given. It is filled in for the cells (metric, length, split, ntk) that the arm has in that phase, or,
+// where the arm has none, that its sweep has in it; a value that is there wins over it.
 // kOk without a value, or with one that is not finite, counts as kDiverged (SQLite stores NaN as NULL).
 struct Measurement {
   std::string sweep;
@@ -49,6 +49,8 @@ struct TableOptions {
   double level = 0.95;
   std::vector<std::string> metrics;  // those shown, in this order; empty: all, by name
   std::vector<std::string> splits;   // those shown; empty: all
+  // Those shown. A tuning run is one learning rate of an arm, an arm of its own: asked for where tuning is the subject.
+  std::vector<v1::Phase> phases = {v1::PLAIN, v1::SELECTING, v1::CONFIRMING};
   // Arms in the order to show; arms not named follow in the order of their first measurement.
   std::vector<ArmValues> arm_order;
   // The one baseline arm: exactly its values, {} being the arm that sets nothing. Every other arm is compared with it.
@@ -56,7 +58,7 @@ struct TableOptions {
   std::optional<ArmValues> baseline;
 };
 
-// Mean over seeds of one (sweep, arm, metric, length, split, ntk).
+// Mean over seeds of one (sweep, arm, metric, length, split, ntk, phase).
 struct ConfidenceRow {
   std::string sweep;
   ArmValues arm;
@@ -64,6 +66,7 @@ struct ConfidenceRow {
   int64_t length_tokens = 0;
   std::string split;
   bool ntk = false;
+  v1::Phase phase = v1::PLAIN;
 
   int64_t n = 0;               // seeds in the mean
   std::optional<double> mean;  // empty at n = 0
@@ -80,7 +83,7 @@ struct ConfidenceRow {
   int64_t diverged = 0;              // = diverged_seeds.size()
   std::vector<int64_t> diverged_seeds;
   std::vector<std::string> diverged_job_ids;  // of diverged_seeds[i]
-  // Seeds marked missing, and seeds that this arm has elsewhere in this split but not here.
+  // Seeds marked missing, and seeds that this arm has elsewhere in this split and phase but not here.
   std::vector<int64_t> missing_seeds;
 };
 
@@ -93,6 +96,7 @@ struct ComparisonRow {
   int64_t length_tokens = 0;
   std::string split;
   bool ntk = false;
+  v1::Phase phase = v1::PLAIN;
 
   int64_t n = 0;                     // complete pairs
   std::optional<double> difference;  // empty at n = 0
@@ -101,8 +105,8 @@ struct ComparisonRow {
   std::optional<double> high;
   std::optional<double> p;           // raw, two-sided, paired t; empty where a run of either arm diverged
   std::optional<double> p_adjusted;  // Holm over family_size; empty where p is
-  // Comparisons of this metric in this sweep's table. Those without a p count (as p = 1): that they gave none is
-  // known only afterwards.
+  // Comparisons of this metric and phase in this sweep's table. Those without a p count (as p = 1): that they gave
+  // none is known only afterwards.
   int64_t family_size = 0;
   double level = 0.95;
   std::string method = "paired_t";
@@ -115,7 +119,7 @@ struct ComparisonRow {
 };
 
 // Both tables: sweeps in the order of their first measurement; within one, arms in their order, then metric,
-// length, split, NTK off before on. Apart from that order, the order of `measurements` changes no bit. What a row
+// length, split, NTK off before on, phase. Apart from that order, the order of `measurements` changes no bit. What a row
 // says of its own arm (and, in a comparison, of its baseline) depends on no other arm; p_adjusted and family_size
 // alone do.
 // A comparison has a row for every arm but the baseline, and every cell that the arm has, measured in the baseline or

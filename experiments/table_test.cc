@@ -417,6 +417,72 @@ TEST(ComparisonTable, SweepsAreFamiliesOfTheirOwn) {
   for (size_t i = 0; i < alone.size(); ++i) EXPECT_EQ(alone[i].p_adjusted, both[i].p_adjusted);
 }
 
+// The phases of a sweep with claims: selecting and confirming seeds are never in one mean, tuning runs not shown.
+std::vector<Measurement> PhasedSweep() {
+  std::vector<Measurement> measurements;
+  for (const char* variant : {"softmax", "lssa"}) {
+    for (int seed = 0; seed < 6; ++seed) {
+      Measurement measurement = Make(variant, seed, 3 + 0.01 * seed * seed + (variant[0] == 'l' ? 0.1 * seed : 0));
+      measurement.phase = seed < 2 ? v1::SELECTING : seed < 5 ? v1::CONFIRMING : v1::TUNING;
+      measurements.push_back(measurement);
+    }
+  }
+  return measurements;
+}
+
+TEST(Phases, ARowHasOnePhaseAndTuningIsLeftOut) {
+  const auto measurements = PhasedSweep();
+  const auto rows = Rows(measurements);
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0].phase, v1::SELECTING);
+  EXPECT_THAT(rows[0].seeds, ElementsAre(0, 1));
+  EXPECT_THAT(rows[0].missing_seeds, IsEmpty());
+  EXPECT_EQ(rows[1].phase, v1::CONFIRMING);
+  EXPECT_THAT(rows[1].seeds, ElementsAre(2, 3, 4));
+  const auto tuning = Rows(measurements, {.phases = {v1::TUNING}});
+  ASSERT_EQ(tuning.size(), 2u);
+  EXPECT_THAT(tuning[0].seeds, ElementsAre(5));
+}
+
+TEST(Phases, EachIsAFamilyOfItsOwn) {
+  const auto rows = Comparisons(PhasedSweep());
+  ASSERT_EQ(rows.size(), 2u);
+  for (const auto& row : rows) {
+    EXPECT_EQ(row.family_size, 1);
+    EXPECT_EQ(row.p_adjusted, row.p);
+  }
+  EXPECT_EQ(rows[0].phase, v1::SELECTING);
+  EXPECT_EQ(rows[0].n, 2);
+  EXPECT_EQ(rows[1].phase, v1::CONFIRMING);
+  EXPECT_EQ(rows[1].n, 3);
+}
+
+TEST(Phases, TheSameSeedMayStandInTwoOfThem) {
+  auto measurements = PhasedSweep();
+  for (Measurement measurement : PhasedSweep()) {  // reused seeds
+    if (measurement.phase != v1::SELECTING) continue;
+    measurement.phase = v1::CONFIRMING;
+    measurements.push_back(measurement);
+  }
+  const auto rows = Rows(measurements);
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_THAT(rows[0].seeds, ElementsAre(0, 1));
+  EXPECT_THAT(rows[1].seeds, ElementsAre(0, 1, 2, 3, 4));
+}
+
+TEST(Phases, ALostRunIsLostInItsOwnOnly) {
+  auto measurements = PhasedSweep();
+  Measurement lost = Lost(MeasurementStatus::kDiverged, "lssa", 9, 0, "");
+  lost.split.clear();
+  lost.phase = v1::CONFIRMING;
+  measurements.push_back(lost);
+  const auto rows = Rows(measurements);
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_THAT(rows[2].diverged_seeds, IsEmpty());
+  EXPECT_EQ(rows[3].phase, v1::CONFIRMING);
+  EXPECT_THAT(rows[3].diverged_seeds, ElementsAre(9));
+}
+
 TEST(Format, EnoughDecimalsForTheHalfWidth) {
   EXPECT_EQ(FormatMeanInterval(3.2213436, 3.1933951, 3.2492921, 4), "3.2213 ± 0.0279");
   EXPECT_EQ(FormatMeanInterval(1234.5, 1000.0, 1469.0, 0), "1234 ± 234");
