@@ -24,8 +24,10 @@
 
 #if defined(__CUDACC__)
 #define ABLATE_HD __host__ __device__ __forceinline__
+#define ABLATE_VISIT __device__ __forceinline__  // in CUDA sources the lambdas that are given to Visit* are device code
 #else
 #define ABLATE_HD inline __attribute__((always_inline))
+#define ABLATE_VISIT ABLATE_HD
 #endif
 
 namespace ablate::score {
@@ -77,6 +79,18 @@ ABLATE_HD float MulAdd<float>(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);
 }
 
+// a / b for b in [1, 4]. On a device the approximate quotient (2 units in the last place): an exact one is a call.
+template <class F>
+ABLATE_HD F Divide(F a, F b) {
+  return a / b;
+}
+#if defined(__CUDA_ARCH__)
+template <>
+ABLATE_HD float Divide<float>(float a, float b) {
+  return __fdividef(a, b);
+}
+#endif
+
 // Adding 1.5 * 2^23 rounds to the nearest integer, which then stands in the low bits.
 inline constexpr float kRoundMagic = 12582912.0f;
 
@@ -87,7 +101,12 @@ ABLATE_HD F Exp2Parts(F f, F magic) {
   const F low = f * 6.931469671e-1f + 1.000000072f, middle = f * 5.550713275e-2f + 2.402211972e-1f,
           high = f * 1.327647203e-3f + 9.675541480e-3f;
   const F p = (high * f2 + middle) * f2 + low;
+#if defined(__CUDA_ARCH__)
+  // The same product, but a NaN stays one: a device's NaN is 0x7fffffff, which the sum below would make a number.
+  return p * FromBits<F>((ToBits(magic) << 23) + 0x3f800000);
+#else
   return FromBits<F>(ToBits(p) + (ToBits(magic) << 23));
+#endif
 }
 
 // 2^x, with x clamped to [-126, 127].
@@ -122,7 +141,7 @@ ABLATE_HD F Log2(F y) {
   const auto exponent = (bits - 0x3f3504f3) >> 23;
   const F m = FromBits<F>(bits - (exponent << 23));  // in [sqrt(1/2), sqrt(2))
   const F e = FromBits<F>(exponent + 0x4b400000) - kRoundMagic;
-  const F t = (m - 1.0f) / (m + 1.0f);
+  const F t = Divide(m - 1.0f, m + 1.0f);
   const F t2 = t * t;
   F p = t2 * 0.3205989f + 0.41219859f;
   p = p * t2 + 0.57707802f;
@@ -168,7 +187,7 @@ struct SoftplusActivation {
   template <class F>
   static ABLATE_HD F ValueAndSlope(F s, F* slope) {
     const F e = ExpNonPositive(NegativeAbs(s));
-    *slope = (s > F{} ? F{} + 1.0f : e) / (e + 1.0f);
+    *slope = Divide(s > F{} ? F{} + 1.0f : e, e + 1.0f);
     return Log1pOver(e) * e + Max(F{}, s);
   }
 };
@@ -178,13 +197,13 @@ struct SigmoidActivation {
   template <class F>
   static ABLATE_HD F Value(F s) {
     const F e = ExpNonPositive(NegativeAbs(s));
-    const F r = 1.0f / (e + 1.0f);
+    const F r = Divide(F{} + 1.0f, e + 1.0f);
     return (s > F{} ? F{} + 1.0f : e) * r;
   }
   template <class F>
   static ABLATE_HD F ValueAndSlope(F s, F* slope) {
     const F e = ExpNonPositive(NegativeAbs(s));
-    const F r = 1.0f / (e + 1.0f);
+    const F r = Divide(F{} + 1.0f, e + 1.0f);
     *slope = e * r * r;
     return (s > F{} ? F{} + 1.0f : e) * r;
   }
@@ -220,7 +239,7 @@ struct ReluSquaredActivation {
 
 // visit(ActivationStruct{}) of the one that `activation` names.
 template <class Visit>
-auto VisitActivation(Activation activation, Visit visit) {
+ABLATE_VISIT auto VisitActivation(Activation activation, Visit visit) {
   switch (activation) {
     case Activation::kExp:
       return visit(ExpActivation{});
@@ -289,7 +308,7 @@ struct RealPower {
 inline constexpr float kLargestWholePower = 1024;
 
 template <class Visit>
-auto VisitPower(float p, Visit visit) {
+ABLATE_VISIT auto VisitPower(float p, Visit visit) {
   if (p == 1) return visit(ConstantPower<1>{});
   if (p == 2) return visit(ConstantPower<2>{});
   if (p == 3) return visit(ConstantPower<3>{});
@@ -366,11 +385,15 @@ struct RowConst {
 
 // ALiBi's slope of head h (0-based) of H: 2^(-8 (h+1) / H) where H is a power of two; otherwise those of the power of
 // two below H, then every other one of the power above (arXiv 2108.12409, its authors' code).
-inline float AlibiSlope(int h, int H) {
+ABLATE_HD float AlibiSlope(int h, int H) {
   int power = 1;
   while (2 * power <= H) power *= 2;
-  const double exponent = h < power ? 8.0 * (h + 1) / power : 8.0 * (2 * (h - power) + 1) / (2 * power);
-  return static_cast<float>(std::exp2(-exponent));
+  const int steps = h < power ? 16 * (h + 1) : 8 * (2 * (h - power) + 1);  // of 1 / (2 power), so exact in float
+#if defined(__CUDA_ARCH__)
+  return exp2f(-static_cast<float>(steps) / static_cast<float>(2 * power));
+#else
+  return static_cast<float>(std::exp2(-static_cast<double>(steps) / (2 * power)));
+#endif
 }
 
 // row: 0-based; n: attended keys; s = 1 and b = 0 where nothing is learned; slope: AlibiSlope, or 0.
@@ -421,6 +444,20 @@ ABLATE_HD RowStat SharpenedStat(const RowConst& row, float shift, float z1, floa
 }
 
 ABLATE_HD bool IsSharpened(const Config& config, const RowStat& stat) { return config.sharpen && stat.c > 0; }
+
+// u -> y of a sharpened row.
+template <class F>
+ABLATE_HD F SharpenedY(const RowStat& stat, F u) {
+  return Max(F{}, (u - stat.threshold) * stat.a);
+}
+
+// u -> y^p of a sharpened row, taken as zero where negligible.
+template <class Power, class F>
+ABLATE_HD F UnscaledWeight(const Config& config, const RowStat& stat, F u) {
+  const F all = (u - stat.threshold) * stat.a;
+  const F y = all > config.negligible_y ? all : F{};
+  return y * Power::MinusOne(y, config.p);
+}
 
 // E' = this * sum h.
 ABLATE_HD float SumHFactor(const RowConst& row) { return row.offset / row.n; }
