@@ -12,7 +12,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 # Built for a fixed instruction set, not for the build machine: the same bits
 # on every x86-64-v3 node (AVX2, FMA), wherever the binary was built.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  add_compile_options(-march=x86-64-v3)
+  add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-march=x86-64-v3>)  # nvcc passes it on (ablate_cuda.cmake)
 endif()
 
 find_program(ABLATE_CCACHE ccache)

@@ -1,0 +1,89 @@
+// The running block: its threads, who waits for what, its shared memory. Shared by the emulator's own files.
+// Thread rule: as emulator.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/emulator/emulator.h"
+#include "kernels/cuda/emulator/fiber.h"
+
+namespace ablate::cuda_emu {
+
+struct PendingCopy {  // of cp.async
+  void* shared;
+  const void* global;  // null: zeros
+  int group;
+};
+
+// What a lane brings to a collective of its warp, and takes from it.
+struct Payload {
+  uint64_t bits = 0;
+  int source = 0;
+  bool predicate = false;
+  unsigned ballot = 0;
+  const uint32_t *a = nullptr, *b = nullptr;
+  const float* c = nullptr;
+  float* d = nullptr;
+  alignas(16) uint16_t row[8] = {};
+  uint32_t* registers = nullptr;
+};
+
+enum class Wait { kNothing, kBlock, kWarp, kDone };
+
+struct Thread {
+  Fiber* fiber = nullptr;
+  uint3 index = {0, 0, 0};
+  int linear = 0;
+  Wait wait = Wait::kNothing;
+  Place place = {"", 0};
+  // Of a collective of the warp.
+  WarpOp op = WarpOp::kSync;
+  const char* what = "";
+  unsigned mask = 0;
+  Payload payload;
+  // Tokens of the collectives that order memory, alternating: a fast thread's next arrival must not be taken for order.
+  char warp_token[2] = {0, 0};
+  unsigned warp_phase = 0;
+  // cp.async
+  std::vector<PendingCopy> copies;
+  int open_group = 0;
+};
+
+struct Block {
+  std::vector<Thread> threads;
+  int arrived = 0, done = 0;  // at the barrier; returned
+  Thread* first_arrived = nullptr;
+  char barrier_token[2] = {0, 0};
+  unsigned barrier_phase = 0;
+};
+
+extern Block block;
+extern Thread* current;
+extern Schedule schedule;
+
+// Ends the kernel with a message that names the running thread. Does not return.
+[[noreturn]] void Fail(Place place, const std::string& what);
+
+// A number from the schedule's seed.
+uint64_t Random();
+
+// The running lane waits until all of `mask` are here with the same `op`, and the last to come runs `together` on the
+// warp (32 pointers, null where no thread is).
+void Rendezvous(unsigned mask, WarpOp op, const char* what, Place place, void (*together)(Thread* const* lanes));
+
+// Whether these bytes lie in one live array of the block's shared memory. shared_memory.cc.
+bool IsShared(const void* address, size_t bytes);
+void BeginSharedMemory(size_t dynamic_bytes);
+void EndSharedMemory();
+std::string CheckSharedSize(size_t dynamic_bytes);
+
+// runtime.cc
+bool IsDevice(const void* address, size_t bytes);
+void BeginKernelMemory();
+void EndKernelMemory();
+
+void DropCopies(Thread* thread);
+
+}  // namespace ablate::cuda_emu

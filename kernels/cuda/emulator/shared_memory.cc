@@ -1,0 +1,98 @@
+// The block's shared memory: dynamic part first, then each array as it is first met, with guards between. Filled with
+// 0xff (NaN). Arrays start at an odd multiple of their alignment, so that a larger one that is needed is not had by
+// luck.
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/emulator/block.h"
+
+namespace ablate::cuda_emu {
+namespace {
+
+constexpr size_t kStaticLimit = size_t{48} << 10, kLimit = size_t{163} << 10;  // sm_80
+constexpr size_t kGuard = 64, kDynamicAlign = 128, kStaticAlign = 16;
+
+struct Array {
+  const void* key;  // null: the dynamic part
+  char* address;
+  size_t bytes;
+};
+std::vector<Array> arrays;
+char* arena = nullptr;
+size_t arena_bytes = 0, used = 0, static_bytes = 0, dynamic_bytes = 0;
+
+char* NextAddress(size_t alignment) {  // the next address past a guard that is an odd multiple of alignment
+  size_t offset = used + kGuard;
+  offset = (offset / (2 * alignment) + 1) * (2 * alignment) + alignment;
+  return arena + offset;
+}
+
+void* Add(const void* key, size_t bytes, size_t alignment) {
+  char* address = NextAddress(alignment);
+  used = static_cast<size_t>(address - arena) + bytes;
+  if (used + kGuard > arena_bytes) return nullptr;
+  ASAN_UNPOISON_MEMORY_REGION(address, bytes);
+  {
+    Unjudged unjudged;
+    memset(address, 0xff, bytes);
+  }
+  arrays.push_back({key, address, bytes});
+  return address;
+}
+
+}  // namespace
+
+std::string CheckSharedSize(size_t bytes) {
+  if (bytes <= kLimit) return "";
+  return std::to_string(bytes) + " bytes of dynamic shared memory, more than the " + std::to_string(kLimit) +
+         " there are";
+}
+
+void BeginSharedMemory(size_t bytes) {
+  Unjudged unjudged;
+  arrays.clear();
+  used = static_bytes = 0;
+  dynamic_bytes = bytes;
+  arena_bytes = bytes + kStaticLimit + 64 * (kGuard + 4 * kStaticAlign) + 8 * kDynamicAlign;
+  arena_bytes = (arena_bytes + 4095) / 4096 * 4096;
+  arena = static_cast<char*>(aligned_alloc(4096, arena_bytes));
+  ASAN_POISON_MEMORY_REGION(arena, arena_bytes);
+  if (bytes > 0) Add(nullptr, bytes, kDynamicAlign);
+}
+
+// Given back, so that ThreadSanitizer forgets who touched it: the next block's threads are not ordered after these.
+void EndSharedMemory() {
+  Unjudged unjudged;
+  ASAN_UNPOISON_MEMORY_REGION(arena, arena_bytes);
+  free(arena);
+  arena = nullptr;
+}
+
+bool IsShared(const void* address, size_t bytes) {
+  const char* begin = static_cast<const char*>(address);
+  for (const Array& array : arrays) {
+    if (begin >= array.address && begin + bytes <= array.address + array.bytes) return true;
+  }
+  return false;
+}
+
+void* SharedArray(const void* key, size_t bytes) {
+  for (const Array& array : arrays) {
+    if (array.key == key) return array.address;
+  }
+  static_bytes += (bytes + kStaticAlign - 1) / kStaticAlign * kStaticAlign;
+  void* address =
+      static_bytes > kStaticLimit || static_bytes + dynamic_bytes > kLimit ? nullptr : Add(key, bytes, kStaticAlign);
+  if (address == nullptr)
+    Fail({"CUDA_SHARED", 0}, "too much static shared memory: " + std::to_string(static_bytes) + " bytes");
+  return address;
+}
+
+void* DynamicShared() {
+  if (dynamic_bytes == 0) Fail({"CUDA_DYNAMIC_SHARED", 0}, "launched without dynamic shared memory");
+  return arrays.front().address;
+}
+
+}  // namespace ablate::cuda_emu
