@@ -29,22 +29,6 @@ Cell Jobs(const google::protobuf::RepeatedPtrField<std::string>& jobs) {
   return Cell::Json(JsonList(std::vector<std::string>(jobs.begin(), jobs.end())));
 }
 
-// "lssar p=3": the variant speaks for itself, other axes need their names.
-std::string ArmLabel(const std::string& arm_json) {
-  const absl::StatusOr<v1::Configuration> arm = ConfigurationFromJson(arm_json);
-  if (!arm.ok()) return arm_json;  // of a newer server, perhaps: still better than nothing
-  std::string variant;
-  v1::Configuration rest;
-  for (const v1::Setting& setting : arm->settings()) {
-    if (setting.axis() == "attention.variant")
-      variant = setting.value().text();
-    else
-      *rest.add_settings() = setting;
-  }
-  if (variant.empty()) return Label(rest);
-  return rest.settings().empty() ? variant : absl::StrCat(variant, " ", Label(rest));
-}
-
 std::string LevelText(double level) { return absl::StrCat(ShortestDouble(level * 100), " %"); }
 
 std::string MethodText(const std::string& method) {
@@ -186,6 +170,21 @@ std::optional<double> Opt(const Row& row, bool (Row::*has)() const, double (Row:
 }
 
 }  // namespace
+
+std::string ArmLabel(const std::string& arm_json) {
+  const absl::StatusOr<v1::Configuration> arm = ConfigurationFromJson(arm_json);
+  if (!arm.ok()) return arm_json;  // of a newer server, perhaps: still better than nothing
+  std::string variant;
+  v1::Configuration rest;
+  for (const v1::Setting& setting : arm->settings()) {
+    if (setting.axis() == "attention.variant")
+      variant = setting.value().text();
+    else
+      *rest.add_settings() = setting;
+  }
+  if (variant.empty()) return Label(rest);
+  return rest.settings().empty() ? variant : absl::StrCat(variant, " ", Label(rest));
+}
 
 bool KeepMeasured(v1::GetTableResponse* response) { return KeepRowsWithMetric(response); }
 bool KeepMeasured(v1::CompareArmsResponse* response) { return KeepRowsWithMetric(response); }

@@ -16,6 +16,9 @@ namespace ablate {
 bool KeepMeasured(v1::GetTableResponse* response);
 bool KeepMeasured(v1::CompareArmsResponse* response);
 
+// "lssar p=3": the variant speaks for itself, other axes need their names.
+std::string ArmLabel(const std::string& arm_json);
+
 Report TableReport(const v1::GetTableResponse& response);
 Report ComparisonReport(const v1::CompareArmsResponse& response);
 

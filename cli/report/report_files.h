@@ -1,0 +1,52 @@
+// The files of a report: Markdown, LaTeX, figures, tidy data and TensorBoard events, from the coordinator's answers.
+// Must not know gRPC calls or folders. The same input gives the same bytes: no time of writing, no machine's name.
+// Thread rule: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cli/output/report.h"
+#include "cli/report/figures.h"
+#include "proto/coordinator.pb.h"
+
+namespace ablate {
+
+// One training's points, or the evaluations of one (arm, seed).
+struct RunCurves {
+  std::string arm_json;
+  v1::Phase phase = v1::PLAIN;
+  int64_t seed = 0;
+  struct Point {
+    std::string metric;
+    int64_t step = 0;
+    double value = 0;
+  };
+  std::vector<Point> points;
+  int64_t at_us = 0;  // when its last training job ended
+};
+
+struct ReportInput {
+  v1::Sweep sweep;
+  std::string yaml, file_name;
+  std::string baseline_json;
+  v1::GetTableResponse table;
+  v1::CompareArmsResponse comparisons;
+  v1::GetClaimsResponse claims;
+  v1::GetEffectsResponse effects;
+  v1::GetSpreadResponse spread;
+  v1::ListVerificationsResponse verifications;
+  std::vector<SeedValue> seeds;
+  std::vector<RunCurves> curves;
+  Records results;                  // the view `results`, this sweep's rows
+  Records failures;                 // jobs that failed: job, kind, failure, message
+  Records devices;                  // device kind, build, jobs, hours
+  std::vector<std::string> remake;  // the commands that make it again
+};
+
+// File name, relative to the report's folder -> content.
+std::map<std::string, std::string> ReportFiles(const ReportInput& input);
+
+}  // namespace ablate
