@@ -63,11 +63,26 @@ extern Block block;
 extern Thread* current;
 extern Schedule schedule;
 
-// Ends the kernel with a message that names the running thread. Does not return.
-[[noreturn]] void Fail(Place place, const std::string& what);
+// Ends the kernel with a message, text(), that names the running thread. Text is a function, so that nothing is left on
+// the abandoned stack.
+void SetError(Place place, const std::string& what);
+[[noreturn]] void Abandon();
+template <class Text>
+[[noreturn]] void Fail(Place place, Text text) {
+  SetError(place, text());
+  Abandon();
+}
 
 // A number from the schedule's seed.
 uint64_t Random();
+
+[[noreturn]] inline void Fail(Place place, const char* what) {
+  SetError(place, what);
+  Abandon();
+}
+
+// Fails unless the running lane is in its own mask.
+void CheckOwnLane(unsigned mask, const char* what, Place place);
 
 // The running lane waits until all of `mask` are here with the same `op`, and the last to come runs `together` on the
 // warp (32 pointers, null where no thread is).

@@ -92,6 +92,9 @@ Fiber* NewFiber(int index, void (*main)()) {
 
 void DeleteFiber(Fiber* fiber) {
 #if defined(CUDA_EMU_TSAN)
+  void* here = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(fiber->tsan, 0);  // there and back with order: what it did in the past is over now
+  __tsan_switch_to_fiber(here, 0);
   __tsan_destroy_fiber(fiber->tsan);
 #endif
   ASAN_UNPOISON_MEMORY_REGION(fiber->stack_bottom, fiber->stack_bytes);

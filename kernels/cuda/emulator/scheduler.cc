@@ -139,8 +139,10 @@ void ThreadMain() {
     self->wait = Wait::kDone;
     ++block.done;
     if (block.arrived > 0) {
-      Fail(block.first_arrived->place, "__syncthreads is not reached by thread " + std::to_string(self->linear) +
-                                           ", which returned: " + WhoWaitsWhere());
+      Fail(block.first_arrived->place, [&] {
+        return std::string() + "__syncthreads is not reached by thread " + std::to_string(self->linear) +
+               ", which returned: " + WhoWaitsWhere();
+      });
     }
     SwitchAway(self);
   }
@@ -203,8 +205,11 @@ void SetSchedule(Schedule wanted) {
 const std::string& LastError() { return error; }
 void ClearError() { error.clear(); }
 
-void Fail(Place place, const std::string& what) {
+void SetError(Place place, const std::string& what) {
+  Unjudged unjudged;
   error = "block " + Name(blockIdx) + ", thread " + Name(threadIdx) + ", " + Where(place) + ": " + what;
+}
+void Abandon() {
   for (;;) SwitchFiber(current->fiber, host);  // never resumed
 }
 
@@ -248,13 +253,15 @@ void BlockBarrier(Place place) {
   self->place = place;
   if (block.done > 0) {
     self->wait = Wait::kBlock;
-    Fail(place, "__syncthreads after other threads returned: " + WhoWaitsWhere());
+    Fail(place, [&] { return std::string() + "__syncthreads after other threads returned: " + WhoWaitsWhere(); });
   }
   if (block.arrived == 0) block.first_arrived = self;
   const Place first = block.first_arrived->place;
   if (first.line != place.line || strcmp(first.file, place.file) != 0) {
-    Fail(place, "__syncthreads here, while thread " + std::to_string(block.first_arrived->linear) +
-                    " waits at the __syncthreads of " + Where(first));
+    Fail(place, [&] {
+      return std::string() + "__syncthreads here, while thread " + std::to_string(block.first_arrived->linear) +
+             " waits at the __syncthreads of " + Where(first);
+    });
   }
   void* token = &block.barrier_token[block.barrier_phase % 2];
   Release(token);
@@ -271,11 +278,16 @@ void BlockBarrier(Place place) {
   Acquire(token);
 }
 
+void CheckOwnLane(unsigned mask, const char* what, Place place) {
+  if ((mask >> Lane() & 1) != 0) return;
+  Fail(place, [&] { return std::string(what) + ": the calling lane is not in its own mask"; });
+}
+
 void Rendezvous(unsigned mask, WarpOp op, const char* what, Place place, void (*together)(Thread* const* lanes)) {
   Thread* self = current;
   const int lane = self->linear % 32, first = self->linear - lane;
   const int lanes = std::min<int>(32, static_cast<int>(block.threads.size()) - first);
-  if ((mask >> lane & 1) == 0) Fail(place, std::string(what) + ": the calling lane is not in its own mask");
+  CheckOwnLane(mask, what, place);
   self->op = op;
   self->what = what;
   self->mask = mask;
@@ -283,18 +295,27 @@ void Rendezvous(unsigned mask, WarpOp op, const char* what, Place place, void (*
   self->wait = Wait::kWarp;
   bool complete = true;
   for (int i = 0; i < 32; ++i) {
-    if ((mask >> i & 1) == 0) continue;
-    if (i >= lanes)
-      Fail(place, std::string(what) + ": the mask names lane " + std::to_string(i) + ", which the block lacks");
-    const Thread& other = block.threads[first + i];
-    if (other.wait == Wait::kDone) {
-      Fail(place, std::string(what) + ": the mask names lane " + std::to_string(i) + ", which returned");
+    const bool wanted = (mask >> i & 1) != 0;
+    if (i >= lanes) {
+      if (!wanted) continue;
+      Fail(place, [&] {
+        return std::string(what) + ": the mask names lane " + std::to_string(i) + ", which the block lacks";
+      });
     }
-    if (other.wait != Wait::kWarp) {
+    const Thread& other = block.threads[first + i];
+    if (other.wait == Wait::kWarp) {
+      if ((wanted || (other.mask >> lane & 1) != 0) && (other.mask != mask || other.op != op)) {
+        Fail(place, [&] {
+          return std::string(what) + ": lane " + std::to_string(i) + ", of one mask with this lane, waits in " +
+                 WaitsAt(other);
+        });
+      }
+    } else if (wanted) {
+      if (other.wait == Wait::kDone) {
+        Fail(place,
+             [&] { return std::string(what) + ": the mask names lane " + std::to_string(i) + ", which returned"; });
+      }
       complete = false;
-    } else if (other.mask != mask || other.op != op) {
-      Fail(place,
-           std::string(what) + ": lane " + std::to_string(i) + " is in this mask, but waits in " + WaitsAt(other));
     }
   }
   Thread* leader = &block.threads[first + __builtin_ctz(mask)];

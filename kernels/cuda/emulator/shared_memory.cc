@@ -86,7 +86,8 @@ void* SharedArray(const void* key, size_t bytes) {
   void* address =
       static_bytes > kStaticLimit || static_bytes + dynamic_bytes > kLimit ? nullptr : Add(key, bytes, kStaticAlign);
   if (address == nullptr)
-    Fail({"CUDA_SHARED", 0}, "too much static shared memory: " + std::to_string(static_bytes) + " bytes");
+    Fail({"CUDA_SHARED", 0},
+         [&] { return std::string() + "too much static shared memory: " + std::to_string(static_bytes) + " bytes"; });
   return address;
 }
 

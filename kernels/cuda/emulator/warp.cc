@@ -73,8 +73,11 @@ void WarpSync(unsigned mask, Place place) {
 
 uint64_t WarpExchange(unsigned mask, uint64_t bits, int source, Place place) {
   Thread* self = current;
+  CheckOwnLane(mask, "a shuffle", place);
   if (source < 0 || source > 31 || (mask >> source & 1) == 0) {
-    Fail(place, "a shuffle reads lane " + std::to_string(source) + ", which is not in its mask");
+    Fail(place, [&] {
+      return std::string() + "a shuffle reads lane " + std::to_string(source) + ", which is not in its mask";
+    });
   }
   self->payload.bits = bits;
   self->payload.source = source;
