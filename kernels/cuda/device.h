@@ -31,6 +31,37 @@ __host__ __device__ __forceinline__ bf16 ToBf16(float x) { return __float2bfloat
 __host__ __device__ __forceinline__ bf162 ToBf162(float low, float high) { return __floats2bfloat162_rn(low, high); }
 
 #if defined(__CUDACC__)
+// The special-function unit: 2^x, log2 x, 1 / x with errors near 2^-22, subnormals as zero; exact on the host.
+namespace ptx {
+__host__ __device__ __forceinline__ float ex2_approx(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return exp2f(x);
+#endif
+}
+__host__ __device__ __forceinline__ float lg2_approx(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return log2f(x);
+#endif
+}
+__host__ __device__ __forceinline__ float rcp_approx(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1.0f / x;
+#endif
+}
+}  // namespace ptx
+
 // Instructions of the PTX ISA, sections 9.7.14 (mma, ldmatrix) and 9.7.9.25 (cp.async).
 namespace ptx {
 

@@ -9,7 +9,7 @@
 //   extern __shared__ float all[];         CUDA_DYNAMIC_SHARED(float, all);             128-byte aligned
 //   __noinline__                           GPU_NOINLINE
 //   __nv_bfloat16, __nv_bfloat162          bf16, bf162; ToFloat, ToBf16, ToBf162, PackBf16
-//   asm("mma.sync...")                     ptx::mma_m16n8k16_bf16, ptx::ldmatrix_x4, ptx::cp_async_16 ...
+//   asm("mma.sync...")                     ptx::mma_m16n8k16_bf16, ptx::ldmatrix_x4, ptx::cp_async_16, ptx::ex2_approx ...
 //   atomicAdd(float*, ...)                 none: sums have a fixed order here, so that equal inputs give equal bits
 //
 // As in CUDA: __global__, __device__, __host__, __forceinline__, __launch_bounds__, threadIdx and its like,

@@ -137,14 +137,14 @@ inline int __all_sync(unsigned mask, int predicate, ABLATE_EMU_PLACE) {
 
 // Integers only. Relaxed, as CUDA's: they order no other memory.
 template <class T>
-T atomicAdd(T* address, T value) {
+T atomicAdd(T* address, std::type_identity_t<T> value) {
   static_assert(std::is_integral_v<T>, "sums of floating-point numbers need a fixed order");
   const T old = __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
   ablate::cuda_emu::AtomicHappened();
   return old;
 }
 template <class T>
-T atomicMax(T* address, T value) {
+T atomicMax(T* address, std::type_identity_t<T> value) {
   static_assert(std::is_integral_v<T>);
   T old = __atomic_load_n(address, __ATOMIC_RELAXED);
   while (old < value && !__atomic_compare_exchange_n(address, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
@@ -153,7 +153,7 @@ T atomicMax(T* address, T value) {
   return old;
 }
 template <class T>
-T atomicCAS(T* address, T compare, T value) {
+T atomicCAS(T* address, std::type_identity_t<T> compare, std::type_identity_t<T> value) {
   static_assert(std::is_integral_v<T>);
   __atomic_compare_exchange_n(address, &compare, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
   ablate::cuda_emu::AtomicHappened();
@@ -164,6 +164,9 @@ namespace ablate::cuda {
 
 // As device.h describes them.
 namespace ptx {
+inline float ex2_approx(float x) { return std::exp2(x); }
+inline float lg2_approx(float x) { return std::log2(x); }
+inline float rcp_approx(float x) { return 1.0f / x; }
 inline void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], const float (&c)[4],
                               ABLATE_EMU_PLACE) {
   cuda_emu::Mma(d, a, b, c, {file, line});
