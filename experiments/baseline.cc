@@ -45,17 +45,23 @@ bool HasValues(const v1::Configuration& config, const ConfigView& view, const v1
 
 absl::StatusOr<int> FindBaseline(const v1::Configuration& settings, std::span<const Arm> arms,
                                  const v1::Configuration& selector) {
+  return FindArm(settings, arms, selector, "baseline");
+}
+
+absl::StatusOr<int> FindArm(const v1::Configuration& settings, std::span<const Arm> arms,
+                            const v1::Configuration& selector, const std::string& what) {
   for (const v1::Setting& setting : selector.settings()) {
     const std::string axis = setting.axis().substr(0, setting.axis().find('@'));
     ABLATE_RETURN_IF_ERROR(CheckSetting(axis, setting.value()));
     if (axis == "eval.ntk") {
-      return absl::InvalidArgumentError("baseline: eval.ntk is a column of the table, not part of an arm");
+      return absl::InvalidArgumentError(what + ": eval.ntk is a column of the table, not part of an arm");
     }
   }
   const std::string wanted = Effective(settings, selector);
   std::vector<int> all, matching, exact;
   for (size_t i = 0; i < arms.size(); ++i) {
     const int arm = static_cast<int>(i);
+    if (arms[i].phase == v1::TUNING) continue;
     all.push_back(arm);
     v1::Configuration full = settings;
     full.mutable_settings()->MergeFrom(arms[i].values.settings());
@@ -66,10 +72,10 @@ absl::StatusOr<int> FindBaseline(const v1::Configuration& settings, std::span<co
   if (exact.size() == 1) return exact.front();
   if (matching.size() == 1) return matching.front();
   if (matching.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("no arm is the baseline ", Label(selector), "; the arms are ",
+    return absl::InvalidArgumentError(absl::StrCat("no arm is the ", what, " ", Label(selector), "; the arms are ",
                                                    Labels(arms, all), ": name one of them"));
   }
-  return absl::InvalidArgumentError(absl::StrCat("baseline ", Label(selector), " fits ", matching.size(), " arms (",
+  return absl::InvalidArgumentError(absl::StrCat(what, " ", Label(selector), " fits ", matching.size(), " arms (",
                                                  Labels(arms, matching), "); name more of its values"));
 }
 

@@ -2,10 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <set>
-#include <tuple>
-#include <unordered_map>
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
@@ -13,97 +9,35 @@
 #include "base/strings.h"
 #include "base/version.h"
 #include "experiments/axes.h"
+#include "experiments/claims_check.h"
+#include "experiments/factorial_design.h"
 #include "experiments/plan_check.h"
+#include "experiments/planner.h"
+#include "proto/coordinator.pb.h"
 
 namespace ablate {
 namespace {
 
 absl::Status Refuse(const std::string& message) { return absl::InvalidArgumentError(message); }
 
-void Append(const v1::Configuration& from, v1::Configuration* to) {
+}  // namespace
+
+void AppendSettings(const v1::Configuration& from, v1::Configuration* to) {
   to->mutable_settings()->MergeFrom(from.settings());
 }
 
-void Append(const std::string& axis, const v1::Value& value, v1::Configuration* to) {
+void AppendSetting(const std::string& axis, const v1::Value& value, v1::Configuration* to) {
   v1::Setting* setting = to->add_settings();
   setting->set_axis(axis);
   *setting->mutable_value() = value;
 }
 
-void Drop(std::string_view axis, v1::Configuration* config) {
+void DropSetting(std::string_view axis, v1::Configuration* config) {
   auto* settings = config->mutable_settings();
   settings->erase(std::remove_if(settings->begin(), settings->end(),
                                  [&](const v1::Setting& setting) { return setting.axis() == axis; }),
                   settings->end());
 }
-
-// One training configuration, with what planning asks of it.
-struct TrainConfig {
-  v1::Configuration config;
-  std::string json;
-  int64_t steps = 0, length = 0;
-  std::string position;
-};
-
-// A training history up to and with one configuration: where it starts from, and every step at which some arm ends or
-// leaves it. Arms with the same history share the node, so its cuts are where their paths may part.
-struct Node {
-  int parent = -1;
-  int64_t from = 0;  // the parent's step
-  int config = 0;
-  std::set<int64_t> cuts;
-  int first_stage = 0;  // within one seed's stages
-};
-
-// One evaluation of an arm, whatever the seed.
-struct Measurement {
-  v1::Configuration eval_config;
-  std::string key_text;  // all of the key's JSON but the state
-  int64_t length = 0;
-  bool ntk = false;
-  std::string split;
-};
-
-struct ArmDraft {
-  int node = 0;
-  int64_t end = 0;
-  int spec_arm = 0;        // index in SweepSpec.arms
-  v1::Configuration eval;  // canonical, without eval.ntk
-  bool ntk_off = false, ntk_dynamic = false;
-  std::vector<int> measurements;
-};
-
-class Planner {
- public:
-  Planner(const v1::SweepSpec& spec, const SweepPlaces& places) : spec_(spec), places_(places) {}
-  absl::StatusOr<Plan> Make();
-
- private:
-  absl::Status AddArm(int spec_arm, const v1::ArmSpec& arm, const v1::Configuration& axes);
-  absl::StatusOr<int> InternConfig(const v1::Configuration& canonical, const v1::Configuration& eval,
-                                   const std::string& label);
-  int InternNode(int parent, int64_t from, int config);
-  absl::Status AddMeasurements(int arm);
-  int InternMeasurement(Measurement measurement);
-  void EmitStages(int64_t seed, int seed_index);
-  std::string SegmentsJson(int node, int64_t end) const;
-  void HashPlan();
-
-  const v1::SweepSpec& spec_;
-  const SweepPlaces& places_;
-  Plan plan_;
-  std::vector<TrainConfig> configs_;
-  std::unordered_map<std::string, int> config_by_json_;
-  std::set<std::pair<int, std::string>> checked_;
-  std::vector<Node> nodes_;
-  std::map<std::tuple<int, int64_t, int>, int> node_by_history_;
-  std::vector<ArmDraft> drafts_;
-  std::unordered_map<std::string, int> arm_by_identity_;
-  std::vector<Measurement> measurements_;
-  std::unordered_map<std::string, int> measurement_by_key_;
-  std::vector<int64_t> rule_hits_;
-  int stages_per_seed_ = 0;
-};
 
 absl::StatusOr<int> Planner::InternConfig(const v1::Configuration& canonical, const v1::Configuration& eval,
                                           const std::string& label) {
@@ -130,14 +64,41 @@ absl::StatusOr<int> Planner::InternConfig(const v1::Configuration& canonical, co
 
 int Planner::InternNode(int parent, int64_t from, int config) {
   const auto [it, fresh] = node_by_history_.emplace(std::tuple(parent, from, config), static_cast<int>(nodes_.size()));
-  if (fresh) nodes_.push_back({parent, from, config, {}, 0});
+  if (fresh) nodes_.push_back({parent, from, config});
   return it->second;
+}
+
+absl::StatusOr<std::pair<int, int64_t>> Planner::AddHistory(const v1::Configuration& full, const v1::ArmSpec& arm,
+                                                            double rate, const v1::Configuration& eval_with_ntk,
+                                                            const std::string& label) {
+  v1::Configuration given = full;
+  if (rate > 0) AppendSetting("train.learning_rate", NumberValue(rate), &given);
+  const v1::Configuration none;
+  ABLATE_ASSIGN_OR_RETURN(int config, InternConfig(OfScope(Canonical(given), AxisScope::kTraining),
+                                                   arm.switches().empty() ? eval_with_ntk : none, label));
+  const int64_t steps = configs_[config].steps;
+  int node = InternNode(-1, 0, config);
+  for (int i = 0; i < arm.switches_size(); ++i) {
+    const v1::SwitchSpec& change = arm.switches(i);
+    if (change.at_step() >= steps) {
+      return Refuse(
+          absl::StrCat("arm ", label, ": at_step ", change.at_step(), " is not before the last of ", steps, " steps"));
+    }
+    // On what was given, not on the canonical form: a value that equals its default is still set after the variant has
+    // changed.
+    AppendSettings(change.settings(), &given);
+    const bool last = i + 1 == arm.switches_size();
+    ABLATE_ASSIGN_OR_RETURN(
+        config, InternConfig(OfScope(Canonical(given), AxisScope::kTraining), last ? eval_with_ntk : none, label));
+    if (config != nodes_[node].config) node = InternNode(node, change.at_step(), config);
+  }
+  return std::pair(node, steps);
 }
 
 absl::Status Planner::AddArm(int spec_arm, const v1::ArmSpec& arm, const v1::Configuration& axes) {
   v1::Configuration full = spec_.settings();
-  Append(arm.settings(), &full);
-  Append(axes, &full);
+  AppendSettings(arm.settings(), &full);
+  AppendSettings(axes, &full);
   if (!spec_.exclude().empty()) {
     const ConfigView view(full);
     bool excluded = false;
@@ -150,50 +111,27 @@ absl::Status Planner::AddArm(int spec_arm, const v1::ArmSpec& arm, const v1::Con
   }
 
   Arm named;
-  Append(arm.settings(), &named.values);
-  Append(axes, &named.values);
+  AppendSettings(arm.settings(), &named.values);
+  AppendSettings(axes, &named.values);
   for (const v1::SwitchSpec& change : arm.switches()) {
     for (const v1::Setting& setting : change.settings().settings()) {
-      Append(absl::StrCat(setting.axis(), "@", change.at_step()), setting.value(), &named.values);
+      AppendSetting(absl::StrCat(setting.axis(), "@", change.at_step()), setting.value(), &named.values);
     }
   }
-  Drop("eval.ntk", &named.values);
+  DropSetting("eval.ntk", &named.values);
   named.json = ToJson(named.values);
   named.label = Label(named.values);
+  named.factors.insert(arm.factors().begin(), arm.factors().end());
 
-  v1::Configuration current = Canonical(full);
-  v1::Configuration eval = OfScope(current, AxisScope::kEvaluation);
+  v1::Configuration eval = OfScope(Canonical(full), AxisScope::kEvaluation);
   bool ntk = false;
   for (const v1::Setting& setting : eval.settings()) {
     if (setting.axis() == "eval.ntk") ntk = setting.value().text() == "dynamic";
   }
-  const v1::Configuration eval_with_ntk = eval;
-  Drop("eval.ntk", &eval);
-
-  const v1::Configuration none;
-  const bool switches = !arm.switches().empty();
-  current = OfScope(current, AxisScope::kTraining);
-  ABLATE_ASSIGN_OR_RETURN(int config, InternConfig(current, switches ? none : eval_with_ntk, named.label));
-  const int64_t steps = configs_[config].steps;
-  int node = InternNode(-1, 0, config);
-  v1::Configuration given = full;
-  for (int i = 0; i < arm.switches_size(); ++i) {
-    const v1::SwitchSpec& change = arm.switches(i);
-    if (change.at_step() >= steps) {
-      return Refuse(absl::StrCat("arm ", named.label, ": at_step ", change.at_step(), " is not before the last of ",
-                                 steps, " steps"));
-    }
-    // On what was given, not on the canonical form: a value that equals its default is still set after the variant has
-    // changed.
-    Append(change.settings(), &given);
-    current = OfScope(Canonical(given), AxisScope::kTraining);
-    const bool last = i + 1 == arm.switches_size();
-    ABLATE_ASSIGN_OR_RETURN(config, InternConfig(current, last ? eval_with_ntk : none, named.label));
-    if (config == nodes_[node].config) continue;
-    nodes_[node].cuts.insert(change.at_step());
-    node = InternNode(node, change.at_step(), config);
-  }
-  nodes_[node].cuts.insert(steps);
+  ABLATE_ASSIGN_OR_RETURN(const auto history, AddHistory(full, arm, /*rate=*/0, eval, named.label));
+  const auto [node, steps] = history;
+  named.train_length = configs_[nodes_[node].config].length;
+  DropSetting("eval.ntk", &eval);
 
   const std::string identity = absl::StrCat(node, " ", steps, " ", ToJson(eval));
   const auto [it, fresh] = arm_by_identity_.emplace(identity, static_cast<int>(drafts_.size()));
@@ -203,6 +141,7 @@ absl::Status Planner::AddArm(int spec_arm, const v1::ArmSpec& arm, const v1::Con
     draft.end = steps;
     draft.spec_arm = spec_arm;
     draft.eval = std::move(eval);
+    if (spec_.has_tune()) draft.full = full;
     drafts_.push_back(std::move(draft));
     plan_.arms.push_back(std::move(named));
   }
@@ -213,80 +152,6 @@ absl::Status Planner::AddArm(int spec_arm, const v1::ArmSpec& arm, const v1::Con
         absl::StrCat("arms ", other.label, " and ", named.label, " are the same configuration; leave one of them out"));
   }
   seen = true;
-  return absl::OkStatus();
-}
-
-int Planner::InternMeasurement(Measurement measurement) {
-  measurement.key_text = absl::StrCat("{\"eval\":", ToJson(measurement.eval_config), ",\"length\":", measurement.length,
-                                      ",\"split\":\"", measurement.split, "\",\"state\":\"");
-  const auto [it, fresh] = measurement_by_key_.emplace(measurement.key_text, static_cast<int>(measurements_.size()));
-  if (fresh) measurements_.push_back(std::move(measurement));
-  return it->second;
-}
-
-absl::Status Planner::AddMeasurements(int arm) {
-  ArmDraft& draft = drafts_[arm];
-  const TrainConfig& trained = configs_[nodes_[draft.node].config];
-  const bool rope = trained.position == "rope";
-  const ConfigView training(trained.config);
-
-  v1::Configuration acting = draft.eval;
-  if (!rope) Drop("eval.rope_theta_scale", &acting);
-  const bool trained_constant = training.Text("attention.scale") == "constant";
-  const bool constant = ConfigView(trained.config, acting).Text("attention.scale") == "constant";
-  for (const v1::Setting& setting : draft.eval.settings()) {
-    const std::string& axis = setting.axis();
-    if (axis == "eval.attention.p" || axis == "eval.attention.scale") {
-      if (SameValue(setting.value(), training.Get(axis.substr(5)))) Drop(axis, &acting);
-    } else if (axis == "eval.attention.scale_constant") {
-      const bool repeats = trained_constant && SameValue(setting.value(), training.Get("attention.scale_constant"));
-      if (!constant || repeats) Drop(axis, &acting);
-    }
-  }
-
-  for (int i = 0; i < spec_.evaluate().lengths_size(); ++i) {
-    const v1::LengthSpec& length = spec_.evaluate().lengths(i);
-    const double exact = length.has_multiple() ? length.multiple() * static_cast<double>(trained.length)
-                                               : static_cast<double>(length.tokens());
-    const int64_t tokens = std::llround(exact);
-    absl::Status fits;
-    if (tokens < 1 || exact > kMaxLength) {
-      fits = Refuse(absl::StrCat("evaluate.lengths: ", ShortestDouble(exact), " tokens is not from 1 to ",
-                                 ShortestDouble(kMaxLength)));
-    } else {
-      fits = WithContext(CheckEvaluationLength(training, tokens), "arm " + plan_.arms[arm].label);
-    }
-    if (!fits.ok()) return places_.At(places_.Length(i, draft.spec_arm), fits);
-    for (const std::string& split : spec_.evaluate().splits()) {
-      for (const bool ntk : {false, true}) {
-        if (ntk ? !draft.ntk_dynamic : !draft.ntk_off) continue;
-        Measurement measurement;
-        measurement.length = tokens;
-        measurement.split = split;
-        measurement.ntk = ntk && rope && tokens > trained.length;
-        measurement.eval_config = acting;
-        for (const v1::Setting& setting : acting.settings()) {
-          if (setting.axis() == "eval.attention.window" && setting.value().number() >= static_cast<double>(tokens)) {
-            Drop(setting.axis(), &measurement.eval_config);
-            break;
-          }
-        }
-        const bool windowed = ConfigView({}, measurement.eval_config).Integer("eval.attention.window") > 0;
-        if (windowed || tokens <= trained.length) Drop("eval.gain", &measurement.eval_config);
-        if (measurement.ntk) {
-          Append("eval.ntk", TextValue("dynamic"), &measurement.eval_config);
-          std::sort(measurement.eval_config.mutable_settings()->begin(),
-                    measurement.eval_config.mutable_settings()->end(),
-                    [](const v1::Setting& a, const v1::Setting& b) { return a.axis() < b.axis(); });
-        } else {
-          Drop("eval.ntk_factor", &measurement.eval_config);
-        }
-        const int index = InternMeasurement(std::move(measurement));
-        const auto& known = draft.measurements;
-        if (std::find(known.begin(), known.end(), index) == known.end()) draft.measurements.push_back(index);
-      }
-    }
-  }
   return absl::OkStatus();
 }
 
@@ -305,24 +170,48 @@ std::string Planner::SegmentsJson(int node, int64_t end) const {
   return json + "]";
 }
 
-void Planner::EmitStages(int64_t seed, int seed_index) {
-  const bool noop = spec_.executor() == v1::EXECUTOR_NOOP;
-  const std::string head = absl::StrCat(
+std::string Planner::KeyHead() const {
+  return absl::StrCat(
       "{\"data\":{\"format\":\"", spec_.data().format() == v1::DataRef::TOKEN_SHARDS ? "token_shards" : "text",
       "\",\"sha256\":\"", spec_.data().sha256(), "\"},\"device\":\"",
       spec_.requirements().device().empty() ? "any" : spec_.requirements().device(), "\",\"executor\":\"",
-      noop ? "noop" : "trainer", "\",\"numerics\":", kNumericsVersion, ",\"seed\":", seed, ",\"segments\":");
-  const int base = seed_index * stages_per_seed_;
-  for (size_t n = 0; n < nodes_.size(); ++n) {
+      spec_.executor() == v1::EXECUTOR_NOOP ? "noop" : "trainer", "\",\"numerics\":", kNumericsVersion);
+}
+
+void Planner::CountGroup(Group* group) const {
+  group->cuts.assign(nodes_.size(), {});
+  std::set<std::tuple<int, int64_t, int>> measured;  // state (node and step) and measurement
+  for (const Entry& entry : group->entries) {
+    const ArmDraft& draft = drafts_[entry.arm];
+    int64_t end = draft.end;
+    for (int n = draft.node; n >= 0; n = nodes_[n].parent) {
+      group->cuts[n].insert(end);
+      end = nodes_[n].from;
+    }
+    for (const int m : *entry.measurements) measured.emplace(draft.node, draft.end, m);
+  }
+  group->first_stage.clear();
+  for (const std::set<int64_t>& cuts : group->cuts) {
+    group->first_stage.push_back(static_cast<int>(group->stages));
+    group->stages += static_cast<int64_t>(cuts.size());
+  }
+  group->evaluations = static_cast<int64_t>(measured.size());
+}
+
+void Planner::EmitStages(const Group& group, int64_t seed) {
+  const std::string head = absl::StrCat(KeyHead(), ",\"seed\":", seed, ",\"segments\":");
+  const int base = static_cast<int>(plan_.stages.size());
+  for (size_t n = 0; n < group.cuts.size(); ++n) {
     const Node& node = nodes_[n];
+    if (group.cuts[n].empty()) continue;
     int parent = -1;
     if (node.parent >= 0) {
-      const Node& before = nodes_[node.parent];
-      parent =
-          base + before.first_stage + static_cast<int>(std::distance(before.cuts.begin(), before.cuts.find(node.from)));
+      const std::set<int64_t>& before = group.cuts[node.parent];
+      parent = base + group.first_stage[node.parent] +
+               static_cast<int>(std::distance(before.begin(), before.find(node.from)));
     }
     int64_t from = node.from;
-    for (const int64_t cut : node.cuts) {
+    for (const int64_t cut : group.cuts[n]) {
       PlannedStage stage;
       stage.key = Sha256Hex(absl::StrCat(head, SegmentsJson(static_cast<int>(n), cut), ",\"what\":\"state\"}"));
       stage.parent = parent;
@@ -334,6 +223,40 @@ void Planner::EmitStages(int64_t seed, int seed_index) {
       parent = static_cast<int>(plan_.stages.size());
       plan_.stages.push_back(std::move(stage));
       from = cut;
+    }
+  }
+}
+
+void Planner::EmitGroup(const Group& group) {
+  for (const int64_t seed : group.seeds) {
+    const int base = static_cast<int>(plan_.stages.size());
+    EmitStages(group, seed);
+    for (const Entry& entry : group.entries) {
+      const ArmDraft& draft = drafts_[entry.arm];
+      const std::set<int64_t>& cuts = group.cuts[draft.node];
+      Point point;
+      point.arm = entry.arm;
+      point.seed = seed;
+      point.phase = entry.phase;
+      point.stage =
+          base + group.first_stage[draft.node] + static_cast<int>(std::distance(cuts.begin(), cuts.find(draft.end)));
+      for (const int m : *entry.measurements) {
+        const auto [it, fresh] = evaluation_of_.emplace(static_cast<int64_t>(point.stage) << 32 | m,
+                                                        static_cast<int>(plan_.evaluations.size()));
+        point.evaluations.push_back(it->second);
+        if (!fresh) continue;
+        const Measurement& measurement = measurements_[m];
+        PlannedEvaluation evaluation;
+        evaluation.key =
+            Sha256Hex(absl::StrCat(measurement.key_text, plan_.stages[point.stage].key, "\",\"what\":\"evaluation\"}"));
+        evaluation.stage = point.stage;
+        evaluation.eval_config = measurement.eval_config;
+        evaluation.length_tokens = measurement.length;
+        evaluation.ntk = measurement.ntk;
+        evaluation.split = measurement.split;
+        plan_.evaluations.push_back(std::move(evaluation));
+      }
+      plan_.points.push_back(std::move(point));
     }
   }
 }
@@ -357,8 +280,7 @@ void Planner::HashPlan() {
   plan_.sha256 = hash.HexDigest();
 }
 
-absl::StatusOr<Plan> Planner::Make() {
-  ABLATE_RETURN_IF_ERROR(places_.At(places_.root, CheckSpec(spec_)));
+absl::Status Planner::AddArms() {
   for (int a = 0; a < spec_.arms_size(); ++a) {
     ABLATE_RETURN_IF_ERROR(places_.At(places_.Arm(a), CheckArm(spec_, spec_.arms(a))));
   }
@@ -371,7 +293,9 @@ absl::StatusOr<Plan> Planner::Make() {
     std::fill(index.begin(), index.end(), 0);
     for (bool more = true; more;) {
       v1::Configuration axes;
-      for (int i = 0; i < spec_.axes_size(); ++i) Append(spec_.axes(i).axis(), spec_.axes(i).values(index[i]), &axes);
+      for (int i = 0; i < spec_.axes_size(); ++i) {
+        AppendSetting(spec_.axes(i).axis(), spec_.axes(i).values(index[i]), &axes);
+      }
       ABLATE_RETURN_IF_ERROR(places_.At(places_.Arm(a), AddArm(a, arm, axes)));
       more = false;
       for (int i = spec_.axes_size() - 1; i >= 0 && !more; --i) {
@@ -387,69 +311,53 @@ absl::StatusOr<Plan> Planner::Make() {
   if (drafts_.empty()) {
     return places_.At(places_.Exclude(0), Refuse("no arm is left: the exclude rules match all of them"));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Plan> Planner::Make() {
+  ABLATE_RETURN_IF_ERROR(places_.At(places_.root, CheckSpec(spec_)));
+  ABLATE_RETURN_IF_ERROR(CheckClaims(spec_, places_));
+  ABLATE_RETURN_IF_ERROR(AddArms());
   if (!spec_.baseline().settings().empty()) {
     const absl::StatusOr<int> found = FindBaseline(spec_.settings(), plan_.arms, spec_.baseline());
     if (!found.ok()) return places_.At(places_.baseline, found.status());
     plan_.baseline_arm = *found;
   }
-
-  int64_t measurements = 0;
-  for (size_t arm = 0; arm < drafts_.size(); ++arm) {
-    ABLATE_RETURN_IF_ERROR(AddMeasurements(static_cast<int>(arm)));
-    measurements += static_cast<int64_t>(drafts_[arm].measurements.size());
+  if (spec_.has_factorial()) {
+    const absl::Status design = FactorialDesignOf(spec_, plan_.arms).status();
+    if (!design.ok()) return places_.At(places_.Named("factorial"), design);
   }
-  int64_t stages = 0;
-  for (Node& node : nodes_) {
-    node.first_stage = static_cast<int>(stages);
-    stages += static_cast<int64_t>(node.cuts.size());
-  }
-  if ((stages + measurements) * spec_.seeds_size() > kMaxJobs) {
-    return places_.At(places_.root,
-                      Refuse(absl::StrCat("the sweep has ", (stages + measurements) * spec_.seeds_size(),
-                                          " stages and evaluations; at most ", kMaxJobs, " are planned: split it")));
-  }
-  stages_per_seed_ = static_cast<int>(stages);
-
   plan_.seeds.assign(spec_.seeds().begin(), spec_.seeds().end());
-  plan_.stages.reserve(stages * plan_.seeds.size());
-  plan_.points.reserve(drafts_.size() * plan_.seeds.size());
-  std::unordered_map<int64_t, int> evaluation_of;  // stage << 32 | measurement
-  for (size_t s = 0; s < plan_.seeds.size(); ++s) {
-    EmitStages(plan_.seeds[s], static_cast<int>(s));
-    for (size_t a = 0; a < drafts_.size(); ++a) {
-      const ArmDraft& draft = drafts_[a];
-      const Node& node = nodes_[draft.node];
-      Point point;
-      point.arm = static_cast<int>(a);
-      point.seed = plan_.seeds[s];
-      point.stage = static_cast<int>(s) * stages_per_seed_ + node.first_stage +
-                    static_cast<int>(std::distance(node.cuts.begin(), node.cuts.find(draft.end)));
-      for (const int m : draft.measurements) {
-        const auto [it, fresh] = evaluation_of.emplace(static_cast<int64_t>(point.stage) << 32 | m,
-                                                       static_cast<int>(plan_.evaluations.size()));
-        point.evaluations.push_back(it->second);
-        if (!fresh) continue;
-        const Measurement& measurement = measurements_[m];
-        PlannedEvaluation evaluation;
-        evaluation.key =
-            Sha256Hex(absl::StrCat(measurement.key_text, plan_.stages[point.stage].key, "\",\"what\":\"evaluation\"}"));
-        evaluation.stage = point.stage;
-        evaluation.eval_config = measurement.eval_config;
-        evaluation.length_tokens = measurement.length;
-        evaluation.ntk = measurement.ntk;
-        evaluation.split = measurement.split;
-        plan_.evaluations.push_back(std::move(evaluation));
-      }
-      plan_.points.push_back(std::move(point));
-    }
-  }
+  plan_.tuning_seeds.assign(spec_.tune().seeds().begin(), spec_.tune().seeds().end());
+  plan_.confirming_seeds.assign(spec_.confirm().seeds().begin(), spec_.confirm().seeds().end());
   const ConfigView first(configs_[nodes_[drafts_.front().node].config].config);
   plan_.train_tokens_per_step = first.Integer("train.batch") * first.Integer("train.length");
-  HashPlan();
+
+  ABLATE_RETURN_IF_ERROR(ResolveClaims());
+  ABLATE_RETURN_IF_ERROR(MeasurePhases());
+  const bool phases = HasPhases(spec_);
+  if (phases) HashPhases();
+  ABLATE_RETURN_IF_ERROR(AddTuningArms());
+  ABLATE_RETURN_IF_ERROR(UseTunedRates());
+  std::vector<Group> groups = Groups();
+  int64_t jobs = 0, points = 0, stages = 0;
+  for (Group& group : groups) {
+    CountGroup(&group);
+    const auto seeds = static_cast<int64_t>(group.seeds.size());
+    jobs += (group.stages + group.evaluations) * seeds;
+    points += static_cast<int64_t>(group.entries.size()) * seeds;
+    stages += group.stages * seeds;
+  }
+  if (jobs > kMaxJobs) {
+    return places_.At(places_.root, Refuse(absl::StrCat("the sweep has ", jobs, " stages and evaluations; at most ",
+                                                        kMaxJobs, " are planned: split it")));
+  }
+  plan_.stages.reserve(stages);
+  plan_.points.reserve(points);
+  for (const Group& group : groups) EmitGroup(group);
+  if (!phases) HashPlan();
   return std::move(plan_);
 }
-
-}  // namespace
 
 std::string CombinedDataSha256(const v1::DataRef& data) {
   std::string lines;
@@ -461,8 +369,26 @@ std::string CombinedDataSha256(const v1::DataRef& data) {
   return data.files_size() == 1 ? data.files(0).sha256() : Sha256Hex(lines);
 }
 
-absl::StatusOr<Plan> MakePlan(const v1::SweepSpec& spec, const SweepPlaces& places) {
-  return Planner(spec, places).Make();
+absl::StatusOr<Plan> MakePlan(const v1::SweepSpec& spec, const SweepPlaces& places, const TuningResults& tuned) {
+  return Planner(spec, places, tuned).Make();
+}
+
+bool HasPhases(const v1::SweepSpec& spec) {
+  return spec.has_tune() || spec.has_select() || spec.has_confirm() || spec.claims_size() > 0;
+}
+
+int64_t LengthTokens(const v1::LengthSpec& length, int64_t train_length) {
+  if (!length.has_multiple()) return length.tokens();
+  return std::llround(std::clamp(length.multiple() * static_cast<double>(train_length), 0.0, 2 * kMaxLength));
+}
+
+TuningResults TuningResultsOf(std::span<const v1::TunedArm> tuning) {
+  TuningResults results;
+  for (const v1::TunedArm& arm : tuning) {
+    if (arm.learning_rate() > 0) results.rates[arm.arm_json()] = arm.learning_rate();
+    for (const v1::TunedArm::Try& one : arm.tries()) results.tries[arm.arm_json()].push_back(one.learning_rate());
+  }
+  return results;
 }
 
 v1::StageTask MakeStageTask(const v1::SweepSpec& spec, const PlannedStage& stage) {

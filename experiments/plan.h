@@ -12,6 +12,12 @@
 // settings>},"length":512,"split":"selection","state":"<key>","what":"evaluation"}. What cannot act is left out of its
 // settings first: NTK at lengths up to T_train or without RoPE, a window as long as the text, an override that repeats
 // what training used. So a cell that is the same by construction is computed once.
+//
+// Phases (docs/claims.md): a sweep that tunes, selects or claims has points of several phases. TUNING: every arm x
+// learning rate x tuning seed, at 1x on the selection split; SELECTING (PLAIN, where nothing is selected): every arm x
+// S1, what `evaluate` and `select` ask; CONFIRMING: baseline, fixed arms and every candidate x S2, what the claims ask,
+// on their split. Until all learning rates are chosen only the TUNING points are there (`complete` is false). Planning
+// again with more tuning results keeps every key and adds; match arms by json, not by index: tries come last.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +34,8 @@ namespace ablate {
 
 namespace v1 {
 class PlanSummary;  // proto/coordinator.proto; planning itself needs no service messages
-}
+class TunedArm;
+}  // namespace v1
 
 struct PlannedStage {
   std::string key;
@@ -56,7 +63,22 @@ struct Arm {
   std::string label;
   v1::Phase phase = v1::PLAIN;  // TUNING: one learning rate of the arm `tunes`, in its tuning points only
   int tunes = -1;               // index of the arm whose rate this one tries
+  double learning_rate = 0;     // TUNING: the one it tries; of a tuned arm the chosen one; else 0
   std::map<std::string, std::string> factors;  // ArmSpec.factors
+  int64_t train_length = 0;                    // tokens: 1x
+};
+
+// What tuning has come to so far, by Arm::json. An arm without a rate is not tuned yet.
+struct TuningResults {
+  std::map<std::string, double> rates;               // chosen
+  std::map<std::string, std::vector<double>> tries;  // asked for beyond TuningSpec.learning_rates
+};
+TuningResults TuningResultsOf(std::span<const v1::TunedArm> tuning);
+
+// Plan::claims[i] says which arms SweepSpec.claims(i) is about: indices in Plan::arms.
+struct PlannedClaim {
+  int arm = -1;  // -1: the selected one
+  int against = 0;
 };
 
 // One (arm, seed): where its training ends and what is measured of it.
@@ -70,13 +92,22 @@ struct Point {
 
 struct Plan {
   std::vector<Arm> arms;
-  std::vector<int64_t> seeds;
+  std::vector<int64_t> seeds;  // S1; none: a sweep that only confirms
+  std::vector<int64_t> tuning_seeds, confirming_seeds;
   std::vector<PlannedStage> stages;  // parents before children
   std::vector<PlannedEvaluation> evaluations;
-  std::vector<Point> points;  // every (arm, seed) exactly once
+  std::vector<Point> points;  // every (arm, seed, phase) exactly once
   int baseline_arm = 0;
+  std::vector<int> candidates;  // arms that `select` chooses from, in order; never the baseline
+  std::vector<int> fixed_arms;  // confirmed beside the baseline and the selected arm: confirm.fixed and those that
+                                // claims name, in order; never the baseline
+  std::vector<PlannedClaim> claims;
+  bool complete = true;               // false: learning rates are to be chosen first; only TUNING points are planned
   int64_t train_tokens_per_step = 0;  // of the first arm; for summaries
-  std::string sha256;                 // of the whole plan in canonical form
+  // Of the whole plan in canonical form. With phases: of all that is declared, without what tuning finds, so that it
+  // names the plan before the first lease and to the end; a change of any rule, claim, margin, reason or seed changes
+  // it, the order of keys and arms does not.
+  std::string sha256;
 };
 
 // The hash that names a sweep's data: the one file's, or, for several, SHA-256 over "sha256 bytes\n" of each in order.
@@ -89,15 +120,28 @@ std::string CombinedDataSha256(const v1::DataRef& data);
 // training's steps or of what cannot be switched (model shape, train.steps, train.length), over 1,000,000 points or
 // 3,000,000 jobs; data.sha256 missing (the caller fills it in first; the noop executor needs none). With `places` of
 // the file, the message begins with file:line:column. Arms that differ only in eval.ntk are one arm with both settings.
-// Stages and points are ordered by seed, then as in the file.
-absl::StatusOr<Plan> MakePlan(const v1::SweepSpec& spec, const SweepPlaces& places = {});
+// Stages and points are ordered by phase, by seed, then as in the file.
+// Also what docs/claims.md refuses: tuning, selection, confirmation, claims, factors that do not fit each other or the
+// arms.
+absl::StatusOr<Plan> MakePlan(const v1::SweepSpec& spec, const SweepPlaces& places = {},
+                              const TuningResults& tuned = {});
+
+// Whether the sweep has phases at all.
+bool HasPhases(const v1::SweepSpec& spec);
+
+// Tokens of `length` for an arm whose 1x is `train_length`.
+int64_t LengthTokens(const v1::LengthSpec& length, int64_t train_length);
 
 // The index of the one arm that `selector` names, in a sweep whose SweepSpec.settings are `settings`. An arm fits that
 // has the selector's values, defaults included ("attention.p@100": the switch as given). Of several the one is taken
 // that is exactly `settings` with the selector's values; {} so names the arm that sets nothing. InvalidArgument: no arm
 // fits, or several and none exactly (names them), an unknown axis, a value out of range, eval.ntk.
+// TUNING arms are none of the arms.
 absl::StatusOr<int> FindBaseline(const v1::Configuration& settings, std::span<const Arm> arms,
                                  const v1::Configuration& selector);
+// The same for another arm; `what` stands in messages where FindBaseline has "baseline".
+absl::StatusOr<int> FindArm(const v1::Configuration& settings, std::span<const Arm> arms,
+                            const v1::Configuration& selector, const std::string& what);
 
 // Counts, sharing and costs, for `sweep plan`. Steps saved: steps_without_sharing (one training an arm and seed) less
 // steps. Stages and evaluations of an arm are counted over all seeds. evaluation_tokens: of loss and loss_targets,

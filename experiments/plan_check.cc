@@ -55,10 +55,12 @@ absl::Status CheckSpec(const v1::SweepSpec& spec) {
     configs.push_back(&rule);
   }
   for (const v1::Configuration* config : configs) ABLATE_RETURN_IF_ERROR(CheckSettings(*config));
-  if (spec.seeds().empty()) return Refuse("the sweep has no seeds");
+  // A sweep that selects nothing may have confirming seeds alone.
+  const bool confirms_only = spec.has_confirm() && !spec.has_select();
+  if (spec.seeds().empty() && !confirms_only) return Refuse("the sweep has no seeds");
   const std::set<int64_t> seeds(spec.seeds().begin(), spec.seeds().end());
   if (static_cast<int>(seeds.size()) != spec.seeds_size()) return Refuse("a seed is there twice");
-  if (*seeds.begin() < 0) return Refuse("seeds must be at least 0");
+  if (!seeds.empty() && *seeds.begin() < 0) return Refuse("seeds must be at least 0");
   for (const v1::LengthSpec& length : spec.evaluate().lengths()) {
     const double number = length.has_multiple() ? length.multiple() : static_cast<double>(length.tokens());
     if (!(number > 0 && number <= kMaxLength)) {

@@ -2,6 +2,7 @@
 // Filled by ParseSweepFile, used by MakePlan. Plain data; any thread.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,16 @@ struct SweepPlaces {
   std::vector<Place> arms, exclude;  // [i]: where SweepSpec.arms(i), exclude(i) come from; several may share one
   std::vector<Place> lengths;        // [i]: of evaluate.lengths(i); none: they are the defaults
 
+  // Of parts with names, by path: "tune.learning_rates", "claims[2].margin", "confirm.fixed[0]".
+  std::map<std::string, Place> named;
+
+  // Of the part, else of the part that it belongs to, else of the file.
+  Place Named(std::string path) const {
+    for (;; path.resize(path.find_last_of(".["))) {
+      if (const auto it = named.find(path); it != named.end()) return it->second;
+      if (path.find_last_of(".[") == std::string::npos) return root;
+    }
+  }
   Place Arm(size_t i) const { return i < arms.size() ? arms[i] : axes; }
   Place Exclude(size_t i) const { return i < exclude.size() ? exclude[i] : root; }
   Place Length(size_t i, size_t arm) const { return i < lengths.size() ? lengths[i] : Arm(arm); }

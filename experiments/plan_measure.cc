@@ -1,0 +1,100 @@
+// What is measured of an arm: lengths, splits and NTK settings, less what cannot act. See planner.h and plan.h.
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "experiments/axes.h"
+#include "experiments/plan_check.h"
+#include "experiments/planner.h"
+
+namespace ablate {
+
+int Planner::InternMeasurement(Measurement measurement) {
+  measurement.key_text = absl::StrCat("{\"eval\":", ToJson(measurement.eval_config), ",\"length\":", measurement.length,
+                                      ",\"split\":\"", measurement.split, "\",\"state\":\"");
+  const auto [it, fresh] = measurement_by_key_.emplace(measurement.key_text, static_cast<int>(measurements_.size()));
+  if (fresh) measurements_.push_back(std::move(measurement));
+  return it->second;
+}
+
+std::vector<Planner::Asked> Planner::AskedByEvaluate(const ArmDraft& draft) const {
+  std::vector<Asked> asked;
+  for (int i = 0; i < spec_.evaluate().lengths_size(); ++i) {
+    for (const std::string& split : spec_.evaluate().splits()) {
+      for (const bool ntk : {false, true}) {
+        if (ntk ? !draft.ntk_dynamic : !draft.ntk_off) continue;
+        asked.push_back(
+            {spec_.evaluate().lengths(i), split, ntk, places_.Length(i, draft.spec_arm), "evaluate.lengths"});
+      }
+    }
+  }
+  return asked;
+}
+
+absl::Status Planner::Measure(int arm, const v1::Configuration& eval, const std::vector<Asked>& asked,
+                              std::vector<int>* measurements) {
+  const TrainConfig& trained = configs_[nodes_[drafts_[arm].node].config];
+  const bool rope = trained.position == "rope";
+  const ConfigView training(trained.config);
+
+  v1::Configuration acting = eval;
+  if (!rope) DropSetting("eval.rope_theta_scale", &acting);
+  const bool trained_constant = training.Text("attention.scale") == "constant";
+  const bool constant = ConfigView(trained.config, acting).Text("attention.scale") == "constant";
+  for (const v1::Setting& setting : eval.settings()) {
+    const std::string& axis = setting.axis();
+    if (axis == "eval.attention.p" || axis == "eval.attention.scale") {
+      if (SameValue(setting.value(), training.Get(axis.substr(5)))) DropSetting(axis, &acting);
+    } else if (axis == "eval.attention.scale_constant") {
+      const bool repeats = trained_constant && SameValue(setting.value(), training.Get("attention.scale_constant"));
+      if (!constant || repeats) DropSetting(axis, &acting);
+    }
+  }
+
+  for (const Asked& cell : asked) {
+    const double exact = cell.length.has_multiple() ? cell.length.multiple() * static_cast<double>(trained.length)
+                                                    : static_cast<double>(cell.length.tokens());
+    const int64_t tokens = LengthTokens(cell.length, trained.length);
+    absl::Status fits;
+    if (tokens < 1 || exact > kMaxLength) {
+      fits = absl::InvalidArgumentError(absl::StrCat(cell.what, ": ", ShortestDouble(exact),
+                                                     " tokens is not from 1 to ", ShortestDouble(kMaxLength)));
+    } else {
+      fits = WithContext(CheckEvaluationLength(training, tokens), "arm " + plan_.arms[arm].label);
+    }
+    if (!fits.ok()) return places_.At(cell.place, fits);
+    Measurement measurement;
+    measurement.length = tokens;
+    measurement.split = cell.split;
+    measurement.ntk = cell.ntk && rope && tokens > trained.length;
+    measurement.eval_config = acting;
+    for (const v1::Setting& setting : acting.settings()) {
+      if (setting.axis() == "eval.attention.window" && setting.value().number() >= static_cast<double>(tokens)) {
+        DropSetting(setting.axis(), &measurement.eval_config);
+        break;
+      }
+    }
+    const bool windowed = ConfigView({}, measurement.eval_config).Integer("eval.attention.window") > 0;
+    if (windowed || tokens <= trained.length) DropSetting("eval.gain", &measurement.eval_config);
+    if (measurement.ntk) {
+      AppendSetting("eval.ntk", TextValue("dynamic"), &measurement.eval_config);
+      std::sort(measurement.eval_config.mutable_settings()->begin(), measurement.eval_config.mutable_settings()->end(),
+                [](const v1::Setting& a, const v1::Setting& b) { return a.axis() < b.axis(); });
+      // A claim may ask for NTK where the arm itself does not: that was not checked with the arm.
+      const absl::Status status =
+          drafts_[arm].ntk_dynamic ? absl::OkStatus() : CheckConfiguration(trained.config, measurement.eval_config);
+      if (!status.ok()) return places_.At(cell.place, WithContext(status, "arm " + plan_.arms[arm].label));
+    } else {
+      DropSetting("eval.ntk_factor", &measurement.eval_config);
+    }
+    const int index = InternMeasurement(std::move(measurement));
+    if (std::find(measurements->begin(), measurements->end(), index) == measurements->end()) {
+      measurements->push_back(index);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ablate
