@@ -51,8 +51,13 @@ struct Thread {
   int open_group = 0;
 };
 
+struct Warp {  // bits: lanes
+  unsigned present = 0, waiting = 0, done = 0;
+};
+
 struct Block {
   std::vector<Thread> threads;
+  std::vector<Warp> warps;
   int arrived = 0, done = 0;  // at the barrier; returned
   Thread* first_arrived = nullptr;
   char barrier_token[2] = {0, 0};
@@ -85,7 +90,7 @@ uint64_t Random();
 void CheckOwnLane(unsigned mask, const char* what, Place place);
 
 // The running lane waits until all of `mask` are here with the same `op`, and the last to come runs `together` on the
-// warp (32 pointers, null where no thread is).
+// warp (32 pointers, null for lanes that are not in the mask).
 void Rendezvous(unsigned mask, WarpOp op, const char* what, Place place, void (*together)(Thread* const* lanes));
 
 // Whether these bytes lie in one live array of the block's shared memory. shared_memory.cc.

@@ -137,6 +137,7 @@ void ThreadMain() {
     Thread* self = current;
     DropCopies(self);
     self->wait = Wait::kDone;
+    block.warps[self->linear / 32].done |= 1u << self->linear % 32;
     ++block.done;
     if (block.arrived > 0) {
       Fail(block.first_arrived->place, [&] {
@@ -155,6 +156,7 @@ void RunBlock(uint3 index, size_t dynamic_shared_bytes) {
   while (static_cast<int>(set.size()) < count) set.push_back(NewFiber(static_cast<int>(set.size()), ThreadMain));
   BeginSharedMemory(dynamic_shared_bytes);
   block.threads.resize(count);
+  block.warps.assign((count + 31) / 32, {});
   block.arrived = block.done = 0;
   std::vector<Thread*> all;
   for (int i = 0; i < count; ++i) {
@@ -164,9 +166,10 @@ void RunBlock(uint3 index, size_t dynamic_shared_bytes) {
     thread.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
     thread.copies.clear();
     thread.open_group = 0;
+    block.warps[i / 32].present |= 1u << i % 32;
     all.push_back(&thread);
   }
-  warp_rank.resize((count + 31) / 32);
+  warp_rank.resize(block.warps.size());
   for (uint32_t& rank : warp_rank) rank = static_cast<uint32_t>(Random() >> 32);
   ready.clear();
   MakeAllReady(all);
@@ -283,53 +286,58 @@ void CheckOwnLane(unsigned mask, const char* what, Place place) {
   Fail(place, [&] { return std::string(what) + ": the calling lane is not in its own mask"; });
 }
 
+// Fails for a lane of `mask` that this call cannot meet, or of whose mask this lane is, elsewhere.
+void CheckMates(unsigned mask, WarpOp op, const char* what, Place place) {
+  const int lane = Lane(), first = current->linear - lane;
+  const Warp& warp = block.warps[current->linear / 32];
+  const auto refuse = [&](unsigned lanes, const char* why) {
+    if (lanes == 0) return;
+    Fail(place, [&] {
+      return std::string(what) + ": the mask names lane " + std::to_string(__builtin_ctz(lanes)) + ", which " + why;
+    });
+  };
+  refuse(mask & ~warp.present, "the block lacks");
+  for (unsigned others = warp.waiting; others != 0; others &= others - 1) {
+    const int i = __builtin_ctz(others);
+    const Thread& other = block.threads[first + i];
+    const bool shared = (mask >> i & 1) != 0 || (other.mask >> lane & 1) != 0;
+    if (shared && (other.mask != mask || other.op != op)) {
+      Fail(place, [&] {
+        return std::string(what) + ": lane " + std::to_string(i) + ", of one mask with this lane, waits in " +
+               WaitsAt(other);
+      });
+    }
+    if ((warp.waiting & ~mask) == 0) break;  // all of one group, which one speaks for
+  }
+  refuse(mask & warp.done, "returned");
+}
+
 void Rendezvous(unsigned mask, WarpOp op, const char* what, Place place, void (*together)(Thread* const* lanes)) {
   Thread* self = current;
   const int lane = self->linear % 32, first = self->linear - lane;
-  const int lanes = std::min<int>(32, static_cast<int>(block.threads.size()) - first);
+  Warp& warp = block.warps[self->linear / 32];
   CheckOwnLane(mask, what, place);
+  CheckMates(mask, op, what, place);
   self->op = op;
   self->what = what;
   self->mask = mask;
   self->place = place;
   self->wait = Wait::kWarp;
-  bool complete = true;
-  for (int i = 0; i < 32; ++i) {
-    const bool wanted = (mask >> i & 1) != 0;
-    if (i >= lanes) {
-      if (!wanted) continue;
-      Fail(place, [&] {
-        return std::string(what) + ": the mask names lane " + std::to_string(i) + ", which the block lacks";
-      });
-    }
-    const Thread& other = block.threads[first + i];
-    if (other.wait == Wait::kWarp) {
-      if ((wanted || (other.mask >> lane & 1) != 0) && (other.mask != mask || other.op != op)) {
-        Fail(place, [&] {
-          return std::string(what) + ": lane " + std::to_string(i) + ", of one mask with this lane, waits in " +
-                 WaitsAt(other);
-        });
-      }
-    } else if (wanted) {
-      if (other.wait == Wait::kDone) {
-        Fail(place,
-             [&] { return std::string(what) + ": the mask names lane " + std::to_string(i) + ", which returned"; });
-      }
-      complete = false;
-    }
-  }
+  warp.waiting |= 1u << lane;
   Thread* leader = &block.threads[first + __builtin_ctz(mask)];
   void* token = &leader->warp_token[leader->warp_phase % 2];
   if (op == WarpOp::kSync) Release(token);
-  if (complete) {
-    Thread* warp[32] = {};
+  if ((warp.waiting & mask) == mask) {
+    Thread* lanes[32] = {};
     static std::vector<Thread*> members;
     members.clear();
-    for (int i = 0; i < lanes; ++i) {
-      warp[i] = &block.threads[first + i];
-      if (mask >> i & 1) members.push_back(warp[i]);
+    for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
+      const int i = __builtin_ctz(rest);
+      lanes[i] = &block.threads[first + i];
+      members.push_back(lanes[i]);
     }
-    together(warp);
+    together(lanes);
+    warp.waiting &= ~mask;
     ++leader->warp_phase;
     MakeAllReady(members);
   }
