@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "experiments/axes.h"
 #include "proto/trainer.pb.h"
+#include "worker/trainer/memory_plan.h"
 #include "worker/trainer/scoring.h"
 #include "worker/trainer/train_config.h"
 
@@ -47,6 +48,7 @@ absl::Status Evaluator::Load(const v1::RunEvaluation& request, const DataSet& da
                                   .step = task.has_state() ? task.state().step() : -1,
                                   .config = config.json,
                                   .weights_sha256 = task.state().weights().sha256()};
+  ABLATE_RETURN_IF_ERROR(CheckPrecision(config, *backend_));
   ABLATE_ASSIGN_OR_RETURN(const OpenedState opened, OpenState(request.weights_path(), "", expected));
   ABLATE_ASSIGN_OR_RETURN(auto model, Model::Create(backend_, config.model));
   std::vector<std::string> changes;
@@ -58,6 +60,11 @@ absl::Status Evaluator::Load(const v1::RunEvaluation& request, const DataSet& da
   model_ = std::move(model);
   loaded_ = std::move(identity);
   return absl::OkStatus();
+}
+
+absl::Status Evaluator::CheckMemory(const ModelConfig& model, const EvalConfig& eval, int length, int64_t windows) {
+  const int64_t rows = std::clamp<int64_t>(eval.batch_tokens / length, 1, windows);
+  return PlanEvaluation(backend_, model, static_cast<int>(rows), length, eval.options, model_->allocated_bytes());
 }
 
 absl::StatusOr<bool> Evaluator::Run(const v1::RunEvaluation& request, DataSet* data, TaskControl* control,
@@ -84,6 +91,8 @@ absl::StatusOr<bool> Evaluator::Run(const v1::RunEvaluation& request, DataSet* d
     ABLATE_ASSIGN_OR_RETURN(loss_windows, LossWindows(splits.of(*split), T, length, eval.loss_tokens));
   }
   ABLATE_RETURN_IF_ERROR(Load(request, *data));
+  ABLATE_RETURN_IF_ERROR(CheckMemory(train.model, eval, length,
+                                     static_cast<int64_t>(std::max(target_windows.size(), loss_windows.size()))));
 
   ABLATE_ASSIGN_OR_RETURN(const Score targets,
                           ScoreWindows(target_windows, length, data->tokens(), eval, model_.get(), control));

@@ -19,6 +19,8 @@ class RunEvaluation;
 class TaskResult;
 }  // namespace v1
 
+struct EvalConfig;
+
 class Evaluator {
  public:
   explicit Evaluator(Backend* backend) : backend_(backend) {}
@@ -45,6 +47,8 @@ class Evaluator {
 
  private:
   absl::Status Load(const v1::RunEvaluation& request, const DataSet& data);
+  // Whether batches of the model that is loaded fit into the device's memory.
+  absl::Status CheckMemory(const ModelConfig& model, const EvalConfig& eval, int length, int64_t windows);
 
   Backend* const backend_;
   std::unique_ptr<Model> model_;

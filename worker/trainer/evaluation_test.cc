@@ -51,7 +51,7 @@ class EvaluationTest : public ::testing::Test {
     FakeClock clock;
     v1::TaskResult result;
     const auto outcome = RunStage(StageRequest(data_, config, 0, steps, JoinPath(dir_.path(), name), name), set_.get(),
-                                  backend_.get(), clock, &control, &result);
+                                  backend_.get(), Recompute::kAuto, clock, &control, &result);
     EXPECT_TRUE(outcome.ok()) << outcome.status();
     return control.last.paths.weights;
   }
@@ -348,7 +348,7 @@ TEST_F(EvaluationTest, TokenShardsTrainAndAreMeasured) {
   NoControl control;
   FakeClock clock;
   v1::TaskResult result;
-  const auto outcome = RunStage(stage, data->get(), backend_.get(), clock, &control, &result);
+  const auto outcome = RunStage(stage, data->get(), backend_.get(), Recompute::kAuto, clock, &control, &result);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_LT(Metric(result, "final_train_loss"), std::log(50257));
   for (const int64_t length : {16, 256}) {

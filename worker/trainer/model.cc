@@ -23,11 +23,12 @@ double DynamicNtkBase(double base, double factor, int64_t length, int64_t train_
 Model::Model(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Model::~Model() = default;
 
-absl::StatusOr<std::unique_ptr<Model>> Model::Create(Backend* backend, ModelConfig config) {
+absl::StatusOr<std::unique_ptr<Model>> Model::Create(Backend* backend, ModelConfig config, Recompute recompute) {
   config.attention.train_length = config.train_length;
   config.attention.alibi = config.position == PositionKind::kAlibi;
   ABLATE_RETURN_IF_ERROR(ValidateModelConfig(config));
-  auto impl = std::make_unique<Impl>(backend, std::move(config));
+  ABLATE_RETURN_IF_ERROR(backend->CheckHeadDim(config.head_dim()));
+  auto impl = std::make_unique<Impl>(backend, std::move(config), recompute);
   ABLATE_ASSIGN_OR_RETURN(void* weights,
                           impl->memory.Allocate(impl->arena_floats * static_cast<int64_t>(sizeof(float))));
   impl->weights = static_cast<float*>(weights);
@@ -38,7 +39,14 @@ const ModelConfig& Model::config() const { return impl_->config; }
 const std::vector<ParameterInfo>& Model::parameters() const { return impl_->table; }
 int64_t Model::step() const { return impl_->step; }
 void Model::set_step(int64_t step) { impl_->step = step; }
+int64_t Model::allocated_bytes() const { return impl_->memory.current_bytes(); }
 int64_t Model::peak_bytes() const { return impl_->memory.peak_bytes(); }
+int64_t Model::LogitBytes(int64_t rows) const {
+  return impl_->LogitRows(rows) * impl_->config.vocab * impl_->backend->activation_bytes();
+}
+
+int Model::TrainingGroup(int B, int T) const { return impl_->TrainingGroup(B, T); }
+int Model::EvaluationGroup(int B, int T) const { return impl_->EvaluationGroup(B, T); }
 
 int Model::FindParameter(std::string_view name) const {
   for (size_t i = 0; i < impl_->table.size(); ++i) {
@@ -65,6 +73,16 @@ absl::Status Model::InitWeights(uint64_t seed) {
     impl_->backend->Zero(impl_->gradients, sizeof(float) * impl_->arena_floats);
   }
   return impl_->backend->Synchronize();
+}
+
+absl::Status Model::ReserveTraining(int B, int T) {
+  ABLATE_RETURN_IF_ERROR(impl_->EnsureTrainingState());
+  return impl_->EnsureActivations(impl_->TrainingGroup(B, T), T);
+}
+
+absl::Status Model::ReserveEvaluation(int B, int T, const EvalOptions& options) {
+  const AttentionSpec& spec = options.attention ? *options.attention : impl_->config.attention;
+  return impl_->EnsureEvalArrays(impl_->EvaluationGroup(B, T), T, spec.qk_norm == QkNorm::kL2);
 }
 
 absl::Status Model::ZeroGradients() {

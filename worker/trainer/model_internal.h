@@ -1,4 +1,5 @@
-// The inside of Model, shared by model.cc (state, optimiser) and model_passes.cc (forward, backward, evaluation).
+// The inside of Model, shared by model.cc (state, optimiser), model_memory.cc (allocations) and model_passes.cc
+// (forward, backward, evaluation).
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,7 @@ class DeviceMemory {
   // Zeroed.
   absl::StatusOr<void*> Allocate(int64_t bytes);
   void Free(void* memory);  // null is fine
+  int64_t current_bytes() const { return current_; }
   int64_t peak_bytes() const { return peak_; }
   int activation_bytes() const { return backend_->activation_bytes(); }
 
@@ -62,7 +64,8 @@ struct LayerParameters {
       *fcproj_b;
 };
 
-// What backward needs of one layer. N = B T rows.
+// What backward needs of one layer. N = B T rows. With recomputation only residual, attention and row_stats are the
+// layer's own; the rest is one set of arrays for all layers.
 struct LayerActivations {
   Element* residual;       // [N,C] the block's input
   Element* ln1;            // [N,C]
@@ -95,12 +98,31 @@ struct Activations {
   std::map<std::pair<int, float>, int64_t> pass_keys;
 };
 
+// What evaluation of `group` sequences at a time works in. rows = group T.
+struct EvalArrays {
+  explicit EvalArrays(DeviceMemory* memory) : arena(memory) {}
+  int group = 0, T = 0;
+  bool l2 = false;
+  Arena arena;
+  Element *x, *narrow, *q, *k, *v;  // [rows,C]
+  Element *qkv, *wide, *logits;     // [rows,3C], [wide_rows,4C], [chunk,V]
+  float *mean, *rstd, *losses;      // [rows]
+  float *q_norm = nullptr, *k_norm = nullptr, *cos = nullptr, *sin = nullptr;
+  int32_t *tokens, *targets, *positions;
+};
+
 struct Model::Impl {
-  Impl(Backend* backend, ModelConfig config);
+  Impl(Backend* backend, ModelConfig config, Recompute recompute);
   ~Impl();
 
   absl::Status EnsureTrainingState();
   absl::Status EnsureActivations(int B, int T);
+  absl::Status EnsureEvalArrays(int group, int T, bool l2);
+  // Sequences of a batch that go through together.
+  int TrainingGroup(int B, int T) const;
+  int EvaluationGroup(int B, int T) const;
+  int64_t EvalRows() const;
+  bool wide_device() const;
   absl::StatusOr<float*> Arena(StateKind kind, int index);
   // What a batch must satisfy; InvalidArgument says which.
   absl::Status CheckBatch(const int32_t* tokens, const int32_t* targets, int B, int T, const AttentionSpec& spec) const;
@@ -122,17 +144,23 @@ struct Model::Impl {
   absl::Status Pass(const int32_t* tokens, const int32_t* targets, int B, int T, double grad_scale, BatchLoss* result);
   // What the device does of a pass: a fixed list of ops on the activations' arrays, from tokens and targets to losses.
   void PassOps(int B, int T, float grad_scale);
+  // A layer's ops up to its GELU: everything that backward reads. `again`: in the backward pass, with attention's
+  // output at hand.
+  void LayerForward(int layer, const AttentionShape& shape, bool again);
+  void LayerBackward(int layer, const AttentionShape& shape);
   absl::StatusOr<BatchLoss> Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T,
                                      const AttentionSpec& spec, double rope_base, int window, float* losses);
 
   Backend* const backend;
   const ModelConfig config;
+  const Recompute recompute;
   const std::vector<ParameterInfo> table;
   const int64_t arena_floats;
   DeviceMemory memory;
   float *weights = nullptr, *gradients = nullptr, *adam_m = nullptr, *adam_v = nullptr;
   int64_t step = 0;
   std::unique_ptr<Activations> activations;
+  std::unique_ptr<EvalArrays> eval_arrays;
 };
 
 }  // namespace ablate

@@ -13,12 +13,6 @@
 namespace ablate {
 namespace {
 
-// Rows that evaluation takes at a time through everything but attention; whole sequences up to this many go together.
-constexpr int64_t kEvalRows = 2048;
-// Floats of logits held at a time, unless kLeastLogitRows rows take more.
-constexpr int64_t kLogitFloats = int64_t{1} << 22;
-constexpr int64_t kLeastLogitRows = 256;
-
 void SumLosses(const std::vector<float>& losses, const int32_t* targets, BatchLoss* total) {
   for (size_t i = 0; i < losses.size(); ++i) {
     total->loss_sum += losses[i];
@@ -33,49 +27,14 @@ void AddCounts(const AttentionCounts& counts, AttentionCounts* total) {
 
 }  // namespace
 
-DeviceMemory::~DeviceMemory() {
-  for (const auto& [memory, bytes] : blocks_) backend_->Free(memory);
-}
-
-absl::StatusOr<void*> DeviceMemory::Allocate(int64_t bytes) {
-  ABLATE_ASSIGN_OR_RETURN(void* memory, backend_->Allocate(bytes));
-  blocks_[memory] = bytes;
-  current_ += bytes;
-  peak_ = std::max(peak_, current_);
-  return memory;
-}
-
-void DeviceMemory::Free(void* memory) {
-  const auto it = blocks_.find(memory);
-  if (it == blocks_.end()) return;
-  current_ -= it->second;
-  backend_->Free(memory);
-  blocks_.erase(it);
-}
-
-absl::Status Arena::Commit() {
-  ABLATE_ASSIGN_OR_RETURN(base_, memory_->Allocate(bytes_));
-  for (const auto& [set, offset] : pieces_) set(static_cast<char*>(base_) + offset);
-  pieces_.clear();
-  return absl::OkStatus();
-}
-
-Model::Impl::Impl(Backend* backend, ModelConfig config)
+Model::Impl::Impl(Backend* backend, ModelConfig config, Recompute recompute)
     : backend(backend),
       config(std::move(config)),
+      recompute(recompute),
       table(ParameterTable(this->config)),
       arena_floats(ArenaFloats(table)),
       memory(backend) {}
 Model::Impl::~Impl() = default;
-
-absl::Status Model::Impl::EnsureTrainingState() {
-  for (float** arena : {&gradients, &adam_m, &adam_v}) {
-    if (*arena != nullptr) continue;
-    ABLATE_ASSIGN_OR_RETURN(void* zeros, memory.Allocate(arena_floats * static_cast<int64_t>(sizeof(float))));
-    *arena = static_cast<float*>(zeros);
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<float*> Model::Impl::Arena(StateKind kind, int index) {
   if (index < 0 || index >= static_cast<int>(table.size())) {
@@ -135,10 +94,6 @@ LayerParameters Model::Impl::Layer(float* arena, int layer) const {
           find("fc.w"),    find("fc.b"),   find("fcproj.w"), find("fcproj.b")};
 }
 
-int64_t Model::Impl::LogitRows(int64_t rows) const {
-  return std::min(rows, std::max(kLeastLogitRows, kLogitFloats / config.vocab));
-}
-
 void Model::Impl::WriteRopeTable(float* cos, float* sin, int T, double base) {
   const int D = config.head_dim(), half = D / 2;
   std::vector<float> host_cos(int64_t{T} * half), host_sin(int64_t{T} * half);
@@ -162,54 +117,9 @@ void Model::Impl::Embed(const int32_t* tokens, const int32_t* positions, Element
   }
 }
 
-absl::Status Model::Impl::EnsureActivations(int B, int T) {
-  if (activations != nullptr && activations->B == B && activations->T == T) return absl::OkStatus();
-  activations.reset();
-  auto a = std::make_unique<Activations>(&memory);
-  a->B = B;
-  a->T = T;
-  const int64_t C = config.width, N = int64_t{B} * T, NC = N * C, BHT = N * config.heads;
-  const bool l2 = config.attention.qk_norm == QkNorm::kL2, rope = config.position == PositionKind::kRope;
-  struct Arena& arena = a->arena;
-  a->layers.resize(config.layers);
-  for (LayerActivations& layer : a->layers) {
-    layer = {};
-    for (Element** p :
-         {&layer.residual, &layer.ln1, &layer.q, &layer.k, &layer.v, &layer.attention, &layer.middle, &layer.ln2}) {
-      arena.Take(p, NC);
-    }
-    for (float** p : {&layer.mean1, &layer.rstd1, &layer.mean2, &layer.rstd2}) arena.Take(p, N);
-    if (l2) {
-      arena.Take(&layer.q_norm, BHT);
-      arena.Take(&layer.k_norm, BHT);
-    }
-    arena.Take(&layer.row_stats, AttentionRowStatFloats({B, T, config.heads, config.head_dim()}));
-    arena.Take(&layer.fc, 4 * NC);
-    arena.Take(&layer.gelu, 4 * NC);
-  }
-  for (Element** p : {&a->final_residual, &a->lnf, &a->d_residual, &a->d_narrow, &a->dq, &a->dk, &a->dv})
-    arena.Take(p, NC);
-  for (float** p : {&a->meanf, &a->rstdf, &a->losses}) arena.Take(p, N);
-  for (int32_t** p : {&a->tokens, &a->targets, &a->positions}) arena.Take(p, N);
-  arena.Take(&a->wide, 4 * NC);
-  arena.Take(&a->qkv, 3 * NC);
-  arena.Take(&a->logits, LogitRows(N) * config.vocab);
-  if (rope) {
-    arena.Take(&a->cos, int64_t{T} * config.head_dim() / 2);
-    arena.Take(&a->sin, int64_t{T} * config.head_dim() / 2);
-  }
-  ABLATE_RETURN_IF_ERROR(arena.Commit());
-  if (rope) WriteRopeTable(a->cos, a->sin, T, config.rope_base);
-  std::vector<int32_t> positions(N);
-  for (int64_t i = 0; i < N; ++i) positions[i] = static_cast<int32_t>(i % T);
-  backend->CopyToDevice(a->positions, positions.data(), sizeof(int32_t) * N);
-  activations = std::move(a);
-  return absl::OkStatus();
-}
-
 absl::StatusOr<BatchLoss> Model::Impl::ForwardBackward(const int32_t* tokens, const int32_t* targets, int B, int T,
                                                        double grad_scale) {
-  const int together = static_cast<int>(std::min<int64_t>(B, std::max<int64_t>(1, backend->preferred_rows() / T)));
+  const int together = TrainingGroup(B, T);
   ABLATE_RETURN_IF_ERROR(EnsureActivations(together, T));
   BatchLoss result;
   for (int b = 0; b < B; b += together) {
@@ -230,7 +140,7 @@ absl::Status Model::Impl::Pass(const int32_t* tokens, const int32_t* targets, in
   if (is_new) key->second = next_key++;
   backend->CopyToDevice(a.tokens, tokens, sizeof(int32_t) * N);
   backend->CopyToDevice(a.targets, targets, sizeof(int32_t) * N);
-  backend->Repeat(key->second, [&] { PassOps(B, T, scale); });
+  backend->Repeat(key->second, [this, B, T, scale] { PassOps(B, T, scale); });
   std::vector<float> losses(N);
   backend->CopyToHost(losses.data(), a.losses, sizeof(float) * N);
   AddCounts(backend->TakeAttentionCounts(), &result->counts);
@@ -239,34 +149,67 @@ absl::Status Model::Impl::Pass(const int32_t* tokens, const int32_t* targets, in
   return absl::OkStatus();
 }
 
+void Model::Impl::LayerForward(int layer, const AttentionShape& shape, bool again) {
+  Activations& a = *activations;
+  const LayerActivations& x = a.layers[layer];
+  const LayerParameters w = Layer(weights, layer);
+  const AttentionSpec& spec = config.attention;
+  const int C = config.width, N = shape.B * shape.T;
+  const int64_t NC = int64_t{N} * C;
+  backend->LayerNormForward(x.residual, w.ln1_w, w.ln1_b, x.ln1, x.mean1, x.rstd1, N, C);
+  backend->LinearForward(x.ln1, w.qkv_w, w.qkv_b, a.qkv, N, C, 3 * C);
+  backend->QkvForward(a.qkv, a.cos, a.sin, spec.qk_norm, x.q, x.k, x.v, x.q_norm, x.k_norm, shape);
+  if (!again) {
+    backend->AttentionForward(spec, shape, x.q, x.k, x.v, w.ssmax_s, w.ssmax_b, x.attention, x.row_stats);
+  }
+  backend->LinearForward(x.attention, w.proj_w, w.proj_b, a.d_narrow, N, C, C);
+  backend->Add(x.residual, a.d_narrow, x.middle, NC);
+  backend->LayerNormForward(x.middle, w.ln2_w, w.ln2_b, x.ln2, x.mean2, x.rstd2, N, C);
+  backend->LinearForward(x.ln2, w.fc_w, w.fc_b, x.fc, N, C, 4 * C);
+  backend->GeluForward(x.fc, x.gelu, 4 * NC);
+}
+
+// From the gradient of the block's output in d_residual to that of its input.
+void Model::Impl::LayerBackward(int layer, const AttentionShape& shape) {
+  Activations& a = *activations;
+  const LayerActivations& x = a.layers[layer];
+  const LayerParameters w = Layer(weights, layer);
+  const LayerParameters d = Layer(gradients, layer);
+  const AttentionSpec& spec = config.attention;
+  const int C = config.width, N = shape.B * shape.T;
+  const int64_t NC = int64_t{N} * C;
+  // The last layer's activations are still there.
+  if (recompute == Recompute::kBlocks && layer + 1 < config.layers) LayerForward(layer, shape, /*again=*/true);
+  backend->LinearBackward(a.d_residual, x.gelu, w.fcproj_w, a.wide, d.fcproj_w, d.fcproj_b, N, 4 * C, C);
+  backend->GeluBackward(a.wide, x.fc, a.wide, 4 * NC);
+  backend->LinearBackward(a.wide, x.ln2, w.fc_w, a.d_narrow, d.fc_w, d.fc_b, N, C, 4 * C);
+  backend->LayerNormBackward(a.d_narrow, x.middle, w.ln2_w, x.mean2, x.rstd2, a.d_residual, d.ln2_w, d.ln2_b, N, C);
+  backend->LinearBackward(a.d_residual, x.attention, w.proj_w, a.d_narrow, d.proj_w, d.proj_b, N, C, C);
+  backend->AttentionBackward(spec, shape, x.q, x.k, x.v, w.ssmax_s, w.ssmax_b, x.attention, a.d_narrow, x.row_stats,
+                             a.dq, a.dk, a.dv, d.ssmax_s, d.ssmax_b);
+  backend->QkvBackward(a.dq, a.dk, a.dv, x.q, x.k, a.cos, a.sin, spec.qk_norm, x.q_norm, x.k_norm, a.qkv, shape);
+  backend->LinearBackward(a.qkv, x.ln1, w.qkv_w, a.d_narrow, d.qkv_w, d.qkv_b, N, C, 3 * C);
+  backend->LayerNormBackward(a.d_narrow, x.residual, w.ln1_w, x.mean1, x.rstd1, a.d_residual, d.ln1_w, d.ln1_b, N, C);
+}
+
 void Model::Impl::PassOps(int B, int T, float grad_scale) {
   Activations& a = *activations;
   const int C = config.width, V = config.vocab, N = B * T;
   const int64_t NC = int64_t{N} * C;
-  const AttentionSpec& spec = config.attention;
   const AttentionShape shape{B, T, config.heads, config.head_dim(), 0};
   Embed(a.tokens, a.positions, a.layers[0].residual, a.d_narrow, N);
   for (int l = 0; l < config.layers; ++l) {
-    LayerActivations& x = a.layers[l];
+    const LayerActivations& x = a.layers[l];
     const LayerParameters w = Layer(weights, l);
-    Element* next = l + 1 < config.layers ? a.layers[l + 1].residual : a.final_residual;
-    backend->LayerNormForward(x.residual, w.ln1_w, w.ln1_b, x.ln1, x.mean1, x.rstd1, N, C);
-    backend->LinearForward(x.ln1, w.qkv_w, w.qkv_b, a.qkv, N, C, 3 * C);
-    backend->QkvForward(a.qkv, a.cos, a.sin, spec.qk_norm, x.q, x.k, x.v, x.q_norm, x.k_norm, shape);
-    backend->AttentionForward(spec, shape, x.q, x.k, x.v, w.ssmax_s, w.ssmax_b, x.attention, x.row_stats);
-    backend->LinearForward(x.attention, w.proj_w, w.proj_b, a.d_narrow, N, C, C);
-    backend->Add(x.residual, a.d_narrow, x.middle, NC);
-    backend->LayerNormForward(x.middle, w.ln2_w, w.ln2_b, x.ln2, x.mean2, x.rstd2, N, C);
-    backend->LinearForward(x.ln2, w.fc_w, w.fc_b, x.fc, N, C, 4 * C);
-    backend->GeluForward(x.fc, x.gelu, 4 * NC);
+    LayerForward(l, shape, /*again=*/false);
     backend->LinearForward(x.gelu, w.fcproj_w, w.fcproj_b, a.d_narrow, N, 4 * C, C);
-    backend->Add(x.middle, a.d_narrow, next, NC);
+    backend->Add(x.middle, a.d_narrow, l + 1 < config.layers ? a.layers[l + 1].residual : a.final_residual, NC);
   }
-  backend->LayerNormForward(a.final_residual, Parameter(weights, "lnf.w"), Parameter(weights, "lnf.b"), a.lnf, a.meanf,
-                            a.rstdf, N, C);
+  const float* lnf_w = Parameter(weights, "lnf.w");
+  backend->LayerNormForward(a.final_residual, lnf_w, Parameter(weights, "lnf.b"), a.lnf, a.meanf, a.rstdf, N, C);
 
   // The head, forward and backward, a chunk of rows at a time: logits of all rows are never held when V is large.
-  float* wte = Parameter(weights, "wte");
+  const float* wte = Parameter(weights, "wte");
   float* d_wte = Parameter(gradients, "wte");
   const int64_t chunk = LogitRows(N);
   for (int64_t row = 0; row < N; row += chunk) {
@@ -278,23 +221,9 @@ void Model::Impl::PassOps(int B, int T, float grad_scale) {
   }
 
   backend->Zero(a.d_residual, NC * backend->activation_bytes());
-  backend->LayerNormBackward(a.d_narrow, a.final_residual, Parameter(weights, "lnf.w"), a.meanf, a.rstdf, a.d_residual,
+  backend->LayerNormBackward(a.d_narrow, a.final_residual, lnf_w, a.meanf, a.rstdf, a.d_residual,
                              Parameter(gradients, "lnf.w"), Parameter(gradients, "lnf.b"), N, C);
-  for (int l = config.layers - 1; l >= 0; --l) {
-    const LayerActivations& x = a.layers[l];
-    const LayerParameters w = Layer(weights, l);
-    const LayerParameters d = Layer(gradients, l);
-    backend->LinearBackward(a.d_residual, x.gelu, w.fcproj_w, a.wide, d.fcproj_w, d.fcproj_b, N, 4 * C, C);
-    backend->GeluBackward(a.wide, x.fc, a.wide, 4 * NC);
-    backend->LinearBackward(a.wide, x.ln2, w.fc_w, a.d_narrow, d.fc_w, d.fc_b, N, C, 4 * C);
-    backend->LayerNormBackward(a.d_narrow, x.middle, w.ln2_w, x.mean2, x.rstd2, a.d_residual, d.ln2_w, d.ln2_b, N, C);
-    backend->LinearBackward(a.d_residual, x.attention, w.proj_w, a.d_narrow, d.proj_w, d.proj_b, N, C, C);
-    backend->AttentionBackward(spec, shape, x.q, x.k, x.v, w.ssmax_s, w.ssmax_b, x.attention, a.d_narrow, x.row_stats,
-                               a.dq, a.dk, a.dv, d.ssmax_s, d.ssmax_b);
-    backend->QkvBackward(a.dq, a.dk, a.dv, x.q, x.k, a.cos, a.sin, spec.qk_norm, x.q_norm, x.k_norm, a.qkv, shape);
-    backend->LinearBackward(a.qkv, x.ln1, w.qkv_w, a.d_narrow, d.qkv_w, d.qkv_b, N, C, 3 * C);
-    backend->LayerNormBackward(a.d_narrow, x.residual, w.ln1_w, x.mean1, x.rstd1, a.d_residual, d.ln1_w, d.ln1_b, N, C);
-  }
+  for (int l = config.layers - 1; l >= 0; --l) LayerBackward(l, shape);
   backend->EmbeddingBackward(a.tokens, a.d_residual, d_wte, N, C, V);
   if (config.position == PositionKind::kLearned) {
     backend->EmbeddingBackward(a.positions, a.d_residual, Parameter(gradients, "wpe"), N, C, config.train_length);
@@ -304,72 +233,50 @@ void Model::Impl::PassOps(int B, int T, float grad_scale) {
 absl::StatusOr<BatchLoss> Model::Impl::Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T,
                                                 const AttentionSpec& spec, double rope_base, int window,
                                                 float* losses) {
-  const int C = config.width, V = config.vocab, D = config.head_dim();
-  const int group = static_cast<int>(std::min<int64_t>(B, std::max<int64_t>(1, kEvalRows / T)));
-  const int64_t rows = int64_t{group} * T, NC = rows * C, wide_rows = std::min(rows, kEvalRows);
-  const bool l2 = spec.qk_norm == QkNorm::kL2, rope = config.position == PositionKind::kRope;
-  struct Arena arena(&memory);
-  Element *x, *narrow, *q, *k, *v, *qkv, *wide, *logits;
-  float *mean, *rstd, *device_losses;
-  float *q_norm = nullptr, *k_norm = nullptr, *cos = nullptr, *sin = nullptr;
-  int32_t *device_tokens, *device_targets, *positions;
-  for (Element** p : {&x, &narrow, &q, &k, &v}) arena.Take(p, NC);
-  arena.Take(&qkv, 3 * NC);
-  arena.Take(&wide, 4 * wide_rows * C);
-  arena.Take(&logits, LogitRows(rows) * V);
-  for (float** p : {&mean, &rstd, &device_losses}) arena.Take(p, rows);
-  for (int32_t** p : {&device_tokens, &device_targets, &positions}) arena.Take(p, rows);
-  if (l2) {
-    arena.Take(&q_norm, rows * config.heads);
-    arena.Take(&k_norm, rows * config.heads);
-  }
-  if (rope) {
-    arena.Take(&cos, int64_t{T} * D / 2);
-    arena.Take(&sin, int64_t{T} * D / 2);
-  }
-  ABLATE_RETURN_IF_ERROR(arena.Commit());
-  if (rope) WriteRopeTable(cos, sin, T, rope_base);
-  std::vector<int32_t> host_positions(rows);
-  for (int64_t i = 0; i < rows; ++i) host_positions[i] = static_cast<int32_t>(i % T);
-  backend->CopyToDevice(positions, host_positions.data(), sizeof(int32_t) * rows);
+  const int C = config.width, V = config.vocab, group = EvaluationGroup(B, T);
+  const int64_t rows = int64_t{group} * T, wide_rows = std::min(rows, EvalRows());
+  ABLATE_RETURN_IF_ERROR(EnsureEvalArrays(group, T, spec.qk_norm == QkNorm::kL2));
+  const EvalArrays& e = *eval_arrays;
+  if (config.position == PositionKind::kRope) WriteRopeTable(e.cos, e.sin, T, rope_base);
 
   BatchLoss result;
   std::vector<float> host_losses;
   for (int b0 = 0; b0 < B; b0 += group) {
     const int sequences = std::min(group, B - b0), n = sequences * T;
     const int64_t first = int64_t{b0} * T;
-    const AttentionShape shape{sequences, T, config.heads, D, window};
-    backend->CopyToDevice(device_tokens, tokens + first, sizeof(int32_t) * n);
-    backend->CopyToDevice(device_targets, targets + first, sizeof(int32_t) * n);
-    Embed(device_tokens, positions, x, narrow, n);
+    const AttentionShape shape{sequences, T, config.heads, config.head_dim(), window};
+    backend->CopyToDevice(e.tokens, tokens + first, sizeof(int32_t) * n);
+    backend->CopyToDevice(e.targets, targets + first, sizeof(int32_t) * n);
+    Embed(e.tokens, e.positions, e.x, e.narrow, n);
     for (int l = 0; l < config.layers; ++l) {
       const LayerParameters w = Layer(weights, l);
-      Element* attention = qkv;  // free again once it is split
-      backend->LayerNormForward(x, w.ln1_w, w.ln1_b, narrow, mean, rstd, n, C);
-      backend->LinearForward(narrow, w.qkv_w, w.qkv_b, qkv, n, C, 3 * C);
-      backend->QkvForward(qkv, cos, sin, spec.qk_norm, q, k, v, q_norm, k_norm, shape);
-      backend->AttentionForward(spec, shape, q, k, v, w.ssmax_s, w.ssmax_b, attention, nullptr);
-      backend->LinearForward(attention, w.proj_w, w.proj_b, narrow, n, C, C);
-      backend->Add(x, narrow, x, int64_t{n} * C);
-      backend->LayerNormForward(x, w.ln2_w, w.ln2_b, narrow, mean, rstd, n, C);
+      Element* attention = e.qkv;  // free again once it is split
+      backend->LayerNormForward(e.x, w.ln1_w, w.ln1_b, e.narrow, e.mean, e.rstd, n, C);
+      backend->LinearForward(e.narrow, w.qkv_w, w.qkv_b, e.qkv, n, C, 3 * C);
+      backend->QkvForward(e.qkv, e.cos, e.sin, spec.qk_norm, e.q, e.k, e.v, e.q_norm, e.k_norm, shape);
+      backend->AttentionForward(spec, shape, e.q, e.k, e.v, w.ssmax_s, w.ssmax_b, attention, nullptr);
+      backend->LinearForward(attention, w.proj_w, w.proj_b, e.narrow, n, C, C);
+      backend->Add(e.x, e.narrow, e.x, int64_t{n} * C);
+      backend->LayerNormForward(e.x, w.ln2_w, w.ln2_b, e.narrow, e.mean, e.rstd, n, C);
       for (int64_t row = 0; row < n; row += wide_rows) {
         const int part = static_cast<int>(std::min<int64_t>(wide_rows, n - row));
-        Element* rows_of_part = backend->At(narrow, row * C);
-        backend->LinearForward(rows_of_part, w.fc_w, w.fc_b, wide, part, C, 4 * C);
-        backend->GeluForward(wide, wide, int64_t{part} * 4 * C);
-        backend->LinearForward(wide, w.fcproj_w, w.fcproj_b, rows_of_part, part, 4 * C, C);
+        Element* rows_of_part = backend->At(e.narrow, row * C);
+        backend->LinearForward(rows_of_part, w.fc_w, w.fc_b, e.wide, part, C, 4 * C);
+        backend->GeluForward(e.wide, e.wide, int64_t{part} * 4 * C);
+        backend->LinearForward(e.wide, w.fcproj_w, w.fcproj_b, rows_of_part, part, 4 * C, C);
       }
-      backend->Add(x, narrow, x, int64_t{n} * C);
+      backend->Add(e.x, e.narrow, e.x, int64_t{n} * C);
     }
-    backend->LayerNormForward(x, Parameter(weights, "lnf.w"), Parameter(weights, "lnf.b"), narrow, mean, rstd, n, C);
+    backend->LayerNormForward(e.x, Parameter(weights, "lnf.w"), Parameter(weights, "lnf.b"), e.narrow, e.mean, e.rstd,
+                              n, C);
     const int64_t chunk = LogitRows(rows);
     for (int64_t row = 0; row < n; row += chunk) {
       const int part = static_cast<int>(std::min<int64_t>(chunk, n - row));
-      backend->LinearForward(backend->At(narrow, row * C), Parameter(weights, "wte"), nullptr, logits, part, C, V);
-      backend->CrossEntropyForward(logits, device_targets + row, device_losses + row, part, V);
+      backend->LinearForward(backend->At(e.narrow, row * C), Parameter(weights, "wte"), nullptr, e.logits, part, C, V);
+      backend->CrossEntropyForward(e.logits, e.targets + row, e.losses + row, part, V);
     }
     host_losses.resize(n);
-    backend->CopyToHost(host_losses.data(), device_losses, sizeof(float) * n);
+    backend->CopyToHost(host_losses.data(), e.losses, sizeof(float) * n);
     ABLATE_RETURN_IF_ERROR(backend->Synchronize());
     SumLosses(host_losses, targets + first, &result);
     if (losses != nullptr) std::copy(host_losses.begin(), host_losses.end(), losses + first);

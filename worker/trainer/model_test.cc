@@ -4,10 +4,13 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <map>
 #include <string>
 
 #include "gtest/gtest.h"
+#include "worker/trainer/testing/forwarding_backend.h"
 
 namespace ablate {
 namespace {
@@ -345,6 +348,86 @@ TEST(ModelTest, AStepWhoseNormIsNotFiniteChangesNothing) {
   EXPECT_TRUE(SameBits(before, ReadAll(*model, StateKind::kWeights)));
   EXPECT_EQ(model->step(), 0);
   EXPECT_EQ(*model->GradNorm(), 0.0);
+}
+
+// Recomputation changes what is kept, nothing else; evaluations in between neither.
+TEST(ModelTest, RecomputationGivesTheSameBits) {
+  for (const char* variant : {"softmax", "lssar", "ssmax"}) {
+    ModelConfig config = Small(variant);
+    config.layers = 4;
+    std::vector<Floats> states;
+    std::vector<double> losses;
+    std::vector<int64_t> rows, peaks;
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks}) {
+      auto backend = Cpu();
+      auto model = Model::Create(backend.get(), config, recompute);
+      ASSERT_TRUE(model.ok()) << model.status();
+      ASSERT_TRUE((*model)->InitWeights(3).ok());
+      for (int step = 0; step < 3; ++step) {
+        const Batch batch = MakeBatch(4 * 16, 37, step);
+        const auto loss = (*model)->ForwardBackward(batch.tokens.data(), batch.targets.data(), 4, 16, 1.0 / 64);
+        ASSERT_TRUE(loss.ok()) << loss.status();
+        losses.push_back(loss->loss_sum);
+        rows.push_back(loss->counts.zero_rows * 1000 + loss->counts.uncontrasted_rows);
+        ASSERT_TRUE((*model)->AdamWStep({}).ok());
+        ASSERT_TRUE((*model)->Evaluate(batch.tokens.data(), batch.targets.data(), 4, 16, {}, nullptr).ok());
+      }
+      peaks.push_back((*model)->peak_bytes());
+      states.push_back(ReadAll(**model, StateKind::kWeights));
+      states.push_back(ReadAll(**model, StateKind::kAdamV));
+    }
+    EXPECT_TRUE(SameBits(states[0], states[2])) << variant;
+    EXPECT_TRUE(SameBits(states[1], states[3])) << variant;
+    for (int step = 0; step < 3; ++step) {
+      EXPECT_EQ(losses[step], losses[3 + step]) << variant;
+      EXPECT_EQ(rows[step], rows[3 + step]) << variant;
+    }
+    EXPECT_LT(peaks[1], peaks[0]) << variant;
+  }
+}
+
+// A backend may replay what it recorded of a pass: two models on it must not meet each other's recordings, and what a
+// key stands for must not change.
+TEST(ModelTest, WhatIsRecordedMayBeReplayed) {
+  class Recorder : public ForwardingBackend {
+   public:
+    Recorder() : ForwardingBackend(Cpu()) {}
+    void Free(void* memory) override {
+      recordings.clear();
+      ForwardingBackend::Free(memory);
+    }
+    void Repeat(int64_t key, const std::function<void()>& work) override {
+      // The first caller's work, for ever.
+      const auto [it, is_new] = recordings.try_emplace(key, work);
+      replays += is_new ? 0 : 1;
+      it->second();
+    }
+    std::map<int64_t, std::function<void()>> recordings;
+    int replays = 0;
+  };
+  Recorder recorder;
+  auto cpu = Cpu();
+  const auto a = Make(&recorder, Small("lssar"), 1), b = Make(&recorder, Small("lssar"), 2);
+  const auto want_a = Make(cpu.get(), Small("lssar"), 1), want_b = Make(cpu.get(), Small("lssar"), 2);
+  for (int step = 0; step < 4; ++step) {
+    const Batch batch = MakeBatch(3 * 16, 37, step);
+    for (const auto& [model, want] : {std::pair{a.get(), want_a.get()}, {b.get(), want_b.get()}}) {
+      const int B = 3 - step % 2;
+      const double scale = step < 2 ? 1.0 / 48 : 1.0 / 7;
+      const auto got = model->ForwardBackward(batch.tokens.data(), batch.targets.data(), B, 16, scale);
+      const auto expected = want->ForwardBackward(batch.tokens.data(), batch.targets.data(), B, 16, scale);
+      ASSERT_TRUE(got.ok() && expected.ok());
+      EXPECT_EQ(got->loss_sum, expected->loss_sum);
+      ASSERT_TRUE(model->AdamWStep({}).ok() && want->AdamWStep({}).ok());
+      EXPECT_TRUE(SameBits(ReadAll(*model, StateKind::kWeights), ReadAll(*want, StateKind::kWeights)));
+    }
+  }
+  const Batch batch = MakeBatch(3 * 16, 37);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(a->ForwardBackward(batch.tokens.data(), batch.targets.data(), 3, 16, 1).ok());
+    ASSERT_TRUE(b->ForwardBackward(batch.tokens.data(), batch.targets.data(), 3, 16, 1).ok());
+  }
+  EXPECT_GE(recorder.replays, 3);
 }
 
 TEST(ModelTest, RefusesWhatItCannotTake) {

@@ -24,6 +24,7 @@
 #include "worker/trainer/data_set.h"
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/stage.h"
+#include "worker/trainer/train_config.h"
 
 namespace ablate {
 namespace {
@@ -48,8 +49,8 @@ int64_t PeakMemoryBytes() {
 
 class Session : public TaskControl {
  public:
-  Session(int in_fd, int out_fd, Backend* backend, const Clock& clock)
-      : in_fd_(in_fd), out_fd_(out_fd), backend_(backend), clock_(clock), evaluator_(backend) {}
+  Session(int in_fd, int out_fd, Device* device, const SessionOptions& options, const Clock& clock)
+      : in_fd_(in_fd), out_fd_(out_fd), device_(device), options_(options), clock_(clock) {}
 
   int Serve();
 
@@ -69,6 +70,7 @@ class Session : public TaskControl {
   std::optional<v1::TrainerRequest> NextTask() ABLATE_EXCLUDES(mutex_);
   void EndTask() ABLATE_EXCLUDES(mutex_);
   void DoTask(const v1::TrainerRequest& request);
+  absl::StatusOr<Backend*> OpenDevice(const v1::Configuration& config);
   absl::Status DoStage(const v1::RunStage& request, v1::TaskResult* result, std::optional<int64_t>* stopped_at);
   absl::Status DoEvaluation(const v1::RunEvaluation& request, v1::TaskResult* result,
                             std::optional<int64_t>* stopped_at);
@@ -80,7 +82,8 @@ class Session : public TaskControl {
   void Write(const v1::TrainerEvent& event) ABLATE_REQUIRES(mutex_);
 
   const int in_fd_, out_fd_;
-  Backend* const backend_;
+  Device* const device_;
+  const SessionOptions options_;
   const Clock& clock_;
 
   Mutex mutex_;
@@ -99,8 +102,9 @@ class Session : public TaskControl {
 
   // Of the working thread alone.
   std::unique_ptr<DataSet> data_;
-  Evaluator evaluator_;
+  std::unique_ptr<Evaluator> evaluator_;  // of the device's backend; null: none yet
   std::string stage_key_;
+  bool device_lost_ = false;  // nothing more can be done in this process
 };
 
 void Session::ReadLoop() {
@@ -240,20 +244,31 @@ absl::StatusOr<DataSet*> Session::Data(const v1::DataRef& ref,
   return data_.get();
 }
 
+// A backend of the precision that the task's configuration names.
+absl::StatusOr<Backend*> Session::OpenDevice(const v1::Configuration& config) {
+  ABLATE_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(config));
+  if (!device_->Holds(precision)) evaluator_.reset();
+  return device_->Open(precision);
+}
+
 absl::Status Session::DoStage(const v1::RunStage& request, v1::TaskResult* result, std::optional<int64_t>* stopped_at) {
   // Training needs the memory more than the next evaluation needs the time.
-  evaluator_.Unload();
+  evaluator_.reset();
   stage_key_ = request.task().stage_key();
+  ABLATE_ASSIGN_OR_RETURN(Backend * backend, OpenDevice(request.task().config()));
   ABLATE_ASSIGN_OR_RETURN(DataSet * data, Data(request.task().data(), request.data_paths()));
-  ABLATE_ASSIGN_OR_RETURN(const StageOutcome outcome, RunStage(request, data, backend_, clock_, this, result));
+  ABLATE_ASSIGN_OR_RETURN(const StageOutcome outcome,
+                          RunStage(request, data, backend, options_.recompute, clock_, this, result));
   *stopped_at = outcome.stopped_at;
   return absl::OkStatus();
 }
 
 absl::Status Session::DoEvaluation(const v1::RunEvaluation& request, v1::TaskResult* result,
                                    std::optional<int64_t>* stopped_at) {
+  ABLATE_ASSIGN_OR_RETURN(Backend * backend, OpenDevice(request.task().config()));
+  if (evaluator_ == nullptr) evaluator_ = std::make_unique<Evaluator>(backend);
   ABLATE_ASSIGN_OR_RETURN(DataSet * data, Data(request.task().data(), request.data_paths()));
-  ABLATE_ASSIGN_OR_RETURN(const bool done, evaluator_.Run(request, data, this, result));
+  ABLATE_ASSIGN_OR_RETURN(const bool done, evaluator_->Run(request, data, this, result));
   if (!done) *stopped_at = 0;
   return absl::OkStatus();
 }
@@ -268,15 +283,17 @@ void Session::DoTask(const v1::TrainerRequest& request) {
   if (request.has_run_stage()) status = DoStage(request.run_stage(), &result, &stopped_at);
   if (request.has_run_evaluation()) status = DoEvaluation(request.run_evaluation(), &result, &stopped_at);
   if (!status.ok()) {
-    if (status.code() == absl::StatusCode::kResourceExhausted) evaluator_.Unload();
+    if (status.code() == absl::StatusCode::kResourceExhausted) evaluator_.reset();
     LOG(ERROR) << "task failed: " << status;
+    // After a device fault every further call on this process's context fails, too.
+    device_lost_ = status.code() == absl::StatusCode::kInternal || device_->backend() == nullptr;
     SendFailure(FailureKindOf(status), std::string(status.message()));
     return;
   }
   if (stopped_at) {
     event.mutable_stopped()->set_step(*stopped_at);
   } else {
-    result.set_device_kind(backend_->device_kind());
+    result.set_device_kind(device_->backend()->device_kind());
     result.set_seconds(static_cast<double>(clock_.MonotonicMicros() - begin) * 1e-6);
     result.set_peak_memory_bytes(PeakMemoryBytes());
     *event.mutable_done() = std::move(result);
@@ -286,8 +303,8 @@ void Session::DoTask(const v1::TrainerRequest& request) {
 
 int Session::Serve() {
   v1::TrainerEvent event;
-  event.mutable_ready()->set_device_class(backend_->device_class());
-  event.mutable_ready()->set_device_kind(backend_->device_kind());
+  event.mutable_ready()->set_device_class(device_->backend()->device_class());
+  event.mutable_ready()->set_device_kind(device_->backend()->device_kind());
   event.mutable_ready()->set_build(BuildVersion());
   Send(event);
   std::thread reader([this] { ReadLoop(); });
@@ -298,6 +315,7 @@ int Session::Serve() {
     if (!request) break;
     try {
       DoTask(*request);
+      if (device_lost_) code = kExitDeviceLost;
     } catch (const std::bad_alloc&) {
       SendFailure(
           v1::OUT_OF_MEMORY,
@@ -329,9 +347,9 @@ int Session::Serve() {
 
 }  // namespace
 
-int ServePipe(int in_fd, int out_fd, Backend* backend, const Clock& clock) {
+int ServePipe(int in_fd, int out_fd, Device* device, const SessionOptions& options, const Clock& clock) {
   // Not destroyed: after a fatal failure the reader may still wait on it.
-  auto* const session = new Session(in_fd, out_fd, backend, clock);
+  auto* const session = new Session(in_fd, out_fd, device, options, clock);
   return session->Serve();
 }
 

@@ -6,7 +6,8 @@
 #include <string>
 
 #include "base/clock.h"
-#include "kernels/backend.h"
+#include "worker/trainer/device.h"
+#include "worker/trainer/stage.h"
 
 namespace ablate {
 
@@ -14,11 +15,16 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitProtocol = 1;  // the pipe carried what is no request
 inline constexpr int kExitOutOfMemory =
     3;  // the host's memory ran out: what is left of this process is not to be trusted
-inline constexpr int kExitCodeError = 4;  // an exception that nobody expected; the same holds
+inline constexpr int kExitCodeError = 4;   // an exception that nobody expected; the same holds
+inline constexpr int kExitDeviceLost = 5;  // the device failed: this process can use it no more
+
+struct SessionOptions {
+  Recompute recompute = Recompute::kAuto;
+};
 
 // Serves until in_fd closes; returns the exit code. A task that fails is answered with its failure and the session goes
-// on; without host memory it is answered, and the session ends. The caller ignores SIGPIPE and keeps both descriptors
-// open.
-int ServePipe(int in_fd, int out_fd, Backend* backend, const Clock& clock);
+// on; without host memory, or after a device fault, it is answered, and the session ends. The caller ignores SIGPIPE
+// and keeps both descriptors open. The device's backend is open.
+int ServePipe(int in_fd, int out_fd, Device* device, const SessionOptions& options, const Clock& clock);
 
 }  // namespace ablate

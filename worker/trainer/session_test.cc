@@ -278,13 +278,68 @@ TEST_F(SessionTest, AModelTooLargeForMemoryFailsAsOutOfMemory) {
   EXPECT_FALSE(event.failed().message().empty());
 }
 
+TEST_F(SessionTest, WithoutTheCudaLibraryCudaIsRefused) {
+  for (const std::vector<std::string>& args : {std::vector<std::string>{"--device", "cuda"}, {"--list-devices"}}) {
+    Trainer trainer(dir_.path(), args, {{"ABLATE_CUDA_LIBRARY", Dir("none.so")}});
+    EXPECT_EQ(trainer.process().Wait().code, 2);
+    EXPECT_THAT(*ReadFile(Dir("stderr")), HasSubstr("no CUDA backend at " + Dir("none.so")));
+  }
+}
+
+TEST_F(SessionTest, WhatDoesNotFitIntoTheGpuIsRefusedBeforeItStarts) {
+  Trainer trainer(dir_.path(), {"--device", "cuda", "--memory-limit", "50000"},
+                  {{"ABLATE_CUDA_LIBRARY", ABLATE_FAKE_CUDA}});
+  v1::TrainerEvent event = trainer.Next();
+  EXPECT_EQ(event.ready().device_class(), "cuda");
+  trainer.Send(StageRequest(data_, SmallConfig(), 0, 5, Dir("a")));
+  event = trainer.Next();
+  ASSERT_TRUE(event.has_failed()) << event.ShortDebugString();
+  EXPECT_EQ(event.failed().kind(), v1::OUT_OF_MEMORY);
+  EXPECT_THAT(event.failed().message(), HasSubstr("of device memory, 48.8 KiB are free (weights"));
+  // The child is none the worse for it.
+  v1::Configuration smaller = SmallConfig();
+  Set(&smaller, "model.width", 4);
+  Set(&smaller, "train.length", 4);
+  trainer.Send(StageRequest(data_, smaller, 0, 5, Dir("b")));
+  event = trainer.Next();
+  EXPECT_TRUE(event.has_checkpoint()) << event.ShortDebugString();
+}
+
+TEST_F(SessionTest, RecomputationIsNotSeenInTheState) {
+  std::set<std::string> states;
+  for (const char* recompute : {"none", "blocks"}) {
+    Trainer trainer(dir_.path(), {"--threads", "1", "--recompute", recompute});
+    ASSERT_TRUE(trainer.Next().has_ready());
+    trainer.Send(StageRequest(data_, SmallConfig("lssar"), 0, 20, Dir(recompute)));
+    const v1::TrainerEvent event = trainer.Next();
+    ASSERT_TRUE(event.has_checkpoint()) << event.ShortDebugString();
+    states.insert(event.checkpoint().ref().weights().sha256() + event.checkpoint().ref().optimizer().sha256());
+  }
+  EXPECT_EQ(states.size(), 1u);
+}
+
+TEST_F(SessionTest, ADeviceFaultIsReportedAndEndsTheChild) {
+  Trainer trainer(dir_.path(), {"--device", "cuda:1"},
+                  {{"ABLATE_CUDA_LIBRARY", ABLATE_FAKE_CUDA}, {"FAKE_CUDA", "fault_at=60"}});
+  v1::TrainerEvent event = trainer.Next();
+  EXPECT_EQ(event.ready().device_kind(), "cuda/Fake GPU 1");
+  trainer.Send(StageRequest(data_, SmallConfig(), 0, 1000, Dir("a")));
+  event = trainer.Next();
+  ASSERT_TRUE(event.has_failed()) << event.ShortDebugString();
+  EXPECT_EQ(event.failed().kind(), v1::CODE_ERROR);
+  EXPECT_THAT(event.failed().message(), HasSubstr("fake.cu:12: kernel Fake: an illegal memory access"));
+  EXPECT_EQ(trainer.process().Wait().code, 5);
+}
+
 TEST_F(SessionTest, ArgumentsAreChecked) {
-  for (const auto& [args, message] :
-       std::vector<std::pair<std::vector<std::string>, std::string>>{{{"--device", "cuda"}, "no CUDA backend"},
-                                                                     {{"--device", "tpu"}, "expected cpu or cuda"},
-                                                                     {{"--threads", "0"}, "whole number"},
-                                                                     {{"--threads"}, "needs a value"},
-                                                                     {{"--thread", "1"}, "did you mean"}}) {
+  for (const auto& [args, message] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--device", "tpu"}, "expected cpu, cuda or cuda:N"},
+           {{"--memory-limit", "-1"}, "number of bytes"},
+           {{"--recompute", "all"}, "auto, none or blocks"},
+
+           {{"--threads", "0"}, "whole number"},
+           {{"--threads"}, "needs a value"},
+           {{"--thread", "1"}, "did you mean"}}) {
     TempDir dir;
     Trainer trainer(dir.path(), args);
     EXPECT_EQ(trainer.process().Wait().code, 2);

@@ -10,8 +10,10 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "proto/trainer.pb.h"
+#include "worker/trainer/batch_reader.h"
 #include "worker/trainer/checkpoint_store.h"
 #include "worker/trainer/data_sampler.h"
+#include "worker/trainer/memory_plan.h"
 #include "worker/trainer/train_config.h"
 
 namespace ablate {
@@ -48,12 +50,13 @@ double Mean(const std::vector<double>& values, size_t last) {
 
 class Stage {
  public:
-  Stage(const v1::RunStage& request, DataSet* data, Backend* backend, const Clock& clock, TaskControl* control,
-        v1::TaskResult* result)
+  Stage(const v1::RunStage& request, DataSet* data, Backend* backend, Recompute recompute, const Clock& clock,
+        TaskControl* control, v1::TaskResult* result)
       : request_(request),
         task_(request.task()),
         data_(data),
         backend_(backend),
+        recompute_(recompute),
         clock_(clock),
         control_(control),
         result_(result),
@@ -68,7 +71,7 @@ class Stage {
   absl::Status CheckRequest() const;
   absl::Status Start();
   absl::Status StartFrom(const OpenedState& opened);
-  absl::StatusOr<StepEnd> Step(const TrainSampler& sampler);
+  absl::StatusOr<StepEnd> Step(BatchReader* batches);
   absl::Status Save(bool end_state);
   void AddPoints(double loss, double norm, double learning_rate);
   void FillMetrics();
@@ -77,6 +80,7 @@ class Stage {
   const v1::StageTask& task_;
   DataSet* const data_;
   Backend* const backend_;
+  const Recompute recompute_;
   const Clock& clock_;
   TaskControl* const control_;
   v1::TaskResult* const result_;
@@ -85,7 +89,6 @@ class Stage {
   TrainConfig config_;
   TrainState state_;
   std::unique_ptr<Model> model_;
-  std::vector<int32_t> tokens_, targets_;
   Stop stop_ = Stop::kNo;
   int64_t saved_step_ = -1;  // of the newest checkpoint of this attempt
 };
@@ -165,7 +168,7 @@ absl::Status Stage::Start() {
   return model_->InitWeights(static_cast<uint64_t>(task_.seed()));
 }
 
-absl::StatusOr<Stage::StepEnd> Stage::Step(const TrainSampler& sampler) {
+absl::StatusOr<Stage::StepEnd> Stage::Step(BatchReader* batches) {
   const int T = config_.model.train_length, rows = config_.microbatch();
   const int64_t step_targets = int64_t{config_.batch} * T;
   double loss_sum = 0;
@@ -177,13 +180,10 @@ absl::StatusOr<Stage::StepEnd> Stage::Step(const TrainSampler& sampler) {
       ABLATE_RETURN_IF_ERROR(model_->ZeroGradients());
       return StepEnd::kStopped;
     }
-    for (int row = 0; row < rows; ++row) {
-      const auto sample = static_cast<uint64_t>(state_.samples + int64_t{part} * rows + row);
-      ABLATE_RETURN_IF_ERROR(
-          sampler.Fill(sample, &tokens_[static_cast<size_t>(row) * T], &targets_[static_cast<size_t>(row) * T]));
-    }
-    ABLATE_ASSIGN_OR_RETURN(const BatchLoss loss, model_->ForwardBackward(tokens_.data(), targets_.data(), rows, T,
-                                                                          1.0 / static_cast<double>(step_targets)));
+    ABLATE_ASSIGN_OR_RETURN(const Batch* batch, batches->Next());
+    ABLATE_ASSIGN_OR_RETURN(const BatchLoss loss,
+                            model_->ForwardBackward(batch->tokens.data(), batch->targets.data(), rows, T,
+                                                    1.0 / static_cast<double>(step_targets)));
     LOG_EVERY_T(INFO, 60) << "step " << state_.step + 1 << ": part " << part + 1 << " of " << config_.accumulation
                           << " done";
     loss_sum += loss.loss_sum;
@@ -262,24 +262,29 @@ void Stage::FillMetrics() {
 absl::StatusOr<StageOutcome> Stage::Run() {
   ABLATE_RETURN_IF_ERROR(CheckRequest());
   ABLATE_ASSIGN_OR_RETURN(config_, TrainConfigFrom(task_.config(), data_->tokens().vocabulary()));
+  ABLATE_RETURN_IF_ERROR(CheckPrecision(config_, *backend_));
   const int T = config_.model.train_length;
   ABLATE_ASSIGN_OR_RETURN(const DataSplits splits, data_->Splits(T));
   ABLATE_ASSIGN_OR_RETURN(const TrainSampler sampler,
                           TrainSampler::Make(&data_->tokens(), splits.train, T, static_cast<uint64_t>(task_.seed())));
   ABLATE_RETURN_IF_ERROR(store_.Prepare());
-  ABLATE_ASSIGN_OR_RETURN(model_, Model::Create(backend_, config_.model));
+  ABLATE_ASSIGN_OR_RETURN(const Recompute recompute,
+                          PlanTraining(backend_, config_.model, config_.batch, config_.accumulation, T, recompute_));
+  ABLATE_ASSIGN_OR_RETURN(model_, Model::Create(backend_, config_.model, recompute));
   state_ = {.config = config_.json, .data_sha256 = data_->sha256(), .seed = task_.seed()};
   ABLATE_RETURN_IF_ERROR(Start());
   result_->set_resumed_from_step(state_.step);
-  tokens_.resize(static_cast<size_t>(config_.microbatch()) * T);
-  targets_.resize(tokens_.size());
+  if (state_.step < task_.to_step()) ABLATE_RETURN_IF_ERROR(model_->ReserveTraining(config_.microbatch(), T));
+  BatchReader batches(
+      [&sampler](uint64_t sample, int32_t* tokens, int32_t* targets) { return sampler.Fill(sample, tokens, targets); },
+      config_.microbatch(), T, state_.samples, state_.samples + (task_.to_step() - state_.step) * config_.batch);
 
   int64_t saved_at = clock_.MonotonicMicros();
   const int64_t start_step = state_.step;
   const auto interval = static_cast<int64_t>(request_.checkpoint_seconds() * 1e6);
   control_->Progress(state_.step, 0);
   while (state_.step < task_.to_step()) {
-    ABLATE_ASSIGN_OR_RETURN(const StepEnd end, Step(sampler));
+    ABLATE_ASSIGN_OR_RETURN(const StepEnd end, Step(&batches));
     if (end == StepEnd::kStopped) {
       if (stop_ == Stop::kWithCheckpoint && state_.step > start_step && state_.step != saved_step_) {
         ABLATE_RETURN_IF_ERROR(Save(false));
@@ -307,9 +312,9 @@ absl::StatusOr<StageOutcome> Stage::Run() {
 
 }  // namespace
 
-absl::StatusOr<StageOutcome> RunStage(const v1::RunStage& request, DataSet* data, Backend* backend, const Clock& clock,
-                                      TaskControl* control, v1::TaskResult* result) {
-  return Stage(request, data, backend, clock, control, result).Run();
+absl::StatusOr<StageOutcome> RunStage(const v1::RunStage& request, DataSet* data, Backend* backend, Recompute recompute,
+                                      const Clock& clock, TaskControl* control, v1::TaskResult* result) {
+  return Stage(request, data, backend, recompute, clock, control, result).Run();
 }
 
 }  // namespace ablate

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "kernels/backend.h"
 #include "worker/trainer/data_set.h"
+#include "worker/trainer/model.h"
 #include "worker/trainer/task.h"
 
 namespace ablate {
@@ -42,8 +43,9 @@ struct StageOutcome {
 // damaged one is passed over for the one before, and with from_step 0 the last resort is the beginning.
 //
 // Errors: InvalidArgument: the configuration, the data or the state do not fit (says how); DataLoss, NotFound: no
-// usable state to start from; Unavailable: the disk; ResourceExhausted: memory; Internal: device fault.
-absl::StatusOr<StageOutcome> RunStage(const v1::RunStage& request, DataSet* data, Backend* backend, const Clock& clock,
-                                      TaskControl* control, v1::TaskResult* result);
+// usable state to start from; Unavailable: the disk; ResourceExhausted: memory, before the first step; Internal: device
+// fault.
+absl::StatusOr<StageOutcome> RunStage(const v1::RunStage& request, DataSet* data, Backend* backend, Recompute recompute,
+                                      const Clock& clock, TaskControl* control, v1::TaskResult* result);
 
 }  // namespace ablate

@@ -66,7 +66,8 @@ class StageTest : public ::testing::Test {
       ran.status = data.status();
       return ran;
     }
-    auto outcome = RunStage(request, data->get(), backend->get(), ran.control->clock, ran.control.get(), &ran.result);
+    auto outcome = RunStage(request, data->get(), backend->get(), Recompute::kAuto, ran.control->clock,
+                            ran.control.get(), &ran.result);
     ran.status = outcome.status();
     if (outcome.ok()) ran.outcome = *outcome;
     return ran;

@@ -7,11 +7,20 @@
 
 namespace ablate {
 
+absl::StatusOr<Precision> PrecisionOf(const v1::Configuration& training) {
+  ABLATE_RETURN_IF_ERROR(CheckConfiguration(training));
+  const std::string precision = ConfigView(training).Text("train.precision");
+  if (precision == "fp32") return Precision::kFloat32;
+  if (precision == "bf16") return Precision::kBf16;
+  return absl::InvalidArgumentError(absl::StrCat("train.precision \"", precision, "\" is unknown"));
+}
+
 absl::StatusOr<TrainConfig> TrainConfigFrom(const v1::Configuration& training, int vocabulary) {
   ABLATE_RETURN_IF_ERROR(CheckConfiguration(training));
   const ConfigView view(training);
   TrainConfig config;
   config.json = ToJson(Canonical(training));
+  ABLATE_ASSIGN_OR_RETURN(config.precision, PrecisionOf(training));
   config.model.layers = static_cast<int>(view.Integer("model.layers"));
   config.model.width = static_cast<int>(view.Integer("model.width"));
   config.model.heads = static_cast<int>(view.Integer("model.heads"));
@@ -43,11 +52,17 @@ absl::StatusOr<TrainConfig> TrainConfigFrom(const v1::Configuration& training, i
     return absl::InvalidArgumentError(
         absl::StrCat("train.batch ", config.batch, " is no multiple of train.accumulation ", config.accumulation));
   }
-  if (view.Text("train.precision") != "fp32") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("train.precision ", view.Text("train.precision"), " needs a CUDA device; on the CPU use fp32"));
-  }
   return config;
+}
+
+absl::Status CheckPrecision(const TrainConfig& config, const Backend& backend) {
+  if (config.precision == backend.precision()) return absl::OkStatus();
+  if (config.precision == Precision::kBf16 && backend.device_class() == "cpu") {
+    return absl::InvalidArgumentError("train.precision bf16 needs a CUDA device; on the CPU use fp32");
+  }
+  return absl::InvalidArgumentError(absl::StrCat("the backend on ", backend.device_kind(), " computes in ",
+                                                 backend.precision() == Precision::kBf16 ? "bf16" : "fp32",
+                                                 ", the configuration asks for the other"));
 }
 
 absl::StatusOr<EvalConfig> EvalConfigFrom(const v1::Configuration& training, const v1::Configuration& eval,

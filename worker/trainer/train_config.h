@@ -19,6 +19,7 @@ class Configuration;
 struct TrainConfig {
   std::string json;  // canonical: what checkpoints carry
   ModelConfig model;
+  Precision precision = Precision::kFloat32;  // of activations and matrix products
   Schedule schedule;
   OptimizerParams optimizer;  // its learning rate is the schedule's
   int batch = 1;              // sequences a step
@@ -35,7 +36,13 @@ struct EvalConfig {
   int64_t batch_tokens = 1;
 };
 
+// What train.precision says. Whether the device can do it is the device's to say.
+absl::StatusOr<Precision> PrecisionOf(const v1::Configuration& training);
+
 absl::StatusOr<TrainConfig> TrainConfigFrom(const v1::Configuration& training, int vocabulary);
+
+// InvalidArgument: the backend computes in another precision.
+absl::Status CheckPrecision(const TrainConfig& config, const Backend& backend);
 
 // `training` as above; dynamic NTK changes the base for lengths above train.length only.
 absl::StatusOr<EvalConfig> EvalConfigFrom(const v1::Configuration& training, const v1::Configuration& eval,
