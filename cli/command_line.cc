@@ -192,6 +192,15 @@ absl::StatusOr<Invocation> ParseCommandLine(const std::vector<std::string>& argu
   }
   ABLATE_ASSIGN_OR_RETURN(invocation.command, TakeCommand(commands, &words));
   if (invocation.help) return invocation;
+  // -o is a folder where a command writes files.
+  const auto& taken = invocation.command->flags;
+  if (std::find(taken.begin(), taken.end(), "--output-dir") != taken.end() && invocation.Has("--output")) {
+    if (invocation.Has("--output-dir")) return UsageError("--output-dir is given twice");
+    auto folder = invocation.flags.extract("--output");
+    folder.key() = "--output-dir";
+    invocation.flags.insert(std::move(folder));
+    std::replace(given.begin(), given.end(), std::string("--output"), std::string("--output-dir"));
+  }
   for (const std::string& flag : given) ABLATE_RETURN_IF_ERROR(CheckFlag(*invocation.command, flag));
   const auto usage = [&] {
     return absl::StrCat("; usage: ablate ", ToAbsl(invocation.command->name), " ",
@@ -261,7 +270,7 @@ std::string CommandHelp(const Command& command) {
   for (const std::string_view name : command.flags) {
     const FlagSpec* flag = FindFlag(name);
     if (flag == nullptr) continue;
-    std::string left = absl::StrCat("  ", name == "--output" ? "-o, " : "", ToAbsl(name),
+    std::string left = absl::StrCat("  ", name == "--output" || name == "--output-dir" ? "-o, " : "", ToAbsl(name),
                                     flag->value.empty() ? "" : " ", ToAbsl(flag->value));
     left.resize(std::max<size_t>(left.size() + 2, 26), ' ');
     absl::StrAppend(&out, left, ToAbsl(flag->help), "\n");

@@ -30,6 +30,7 @@ absl::StatusOr<int> RunWorkerList(const Invocation& invocation);
 absl::StatusOr<int> RunWorkerDrain(const Invocation& invocation);
 absl::StatusOr<int> RunTable(const Invocation& invocation);
 absl::StatusOr<int> RunCompare(const Invocation& invocation);
+absl::StatusOr<int> RunReport(const Invocation& invocation);
 absl::StatusOr<int> RunQuery(const Invocation& invocation);
 absl::StatusOr<int> RunVariants(const Invocation& invocation);
 absl::StatusOr<int> RunVersion(const Invocation& invocation);

@@ -86,9 +86,22 @@ std::optional<double> Opt(const Row& row, bool (Row::*has)() const, double (Row:
   return (row.*has)() ? std::optional<double>((row.*get)()) : std::nullopt;
 }
 
-std::string Numbers(std::optional<double> estimate, std::optional<double> low, std::optional<double> high, int64_t n) {
+// Decimals for all rows of a figure, by the median half-width: a column is read at a glance only if its points line up.
+template <typename Rows>
+int DecimalsOf(const Rows& rows) {
+  std::vector<double> half_widths;
+  for (const auto& row : rows) {
+    if (row.has_low() && row.has_high()) half_widths.push_back((row.high() - row.low()) / 2);
+  }
+  if (half_widths.empty()) return 4;
+  const auto median = half_widths.begin() + static_cast<ptrdiff_t>(half_widths.size() / 2);
+  std::nth_element(half_widths.begin(), median, half_widths.end());
+  return DecimalsFor(*median);
+}
+
+std::string Numbers(std::optional<double> estimate, std::optional<double> low, std::optional<double> high, int64_t n,
+                    int decimals) {
   if (!estimate) return absl::StrCat("no value, n = ", n);
-  const int decimals = low ? DecimalsFor((*high - *low) / 2) : 4;
   std::string text = absl::StrFormat("%.*f", decimals, *estimate);
   if (low) absl::StrAppend(&text, absl::StrFormat(" [%.*f, %.*f]", decimals, *low, decimals, *high));
   return absl::StrCat(text, ", n = ", n);
@@ -113,6 +126,7 @@ std::vector<Figure> DifferenceForests(const std::vector<v1::ComparisonRow>& rows
     if (row.metric() != metric || row.split() == "train" || row.phase() == v1::TUNING) continue;
     views[{row.split(), row.phase(), row.ntk()}][row.length()].push_back(&row);
   }
+  const int decimals = DecimalsOf(rows);
   std::vector<Figure> figures;
   for (const auto& [key, lengths] : views) {
     const auto& [split, phase, ntk] = key;
@@ -128,7 +142,7 @@ std::vector<Figure> DifferenceForests(const std::vector<v1::ComparisonRow>& rows
                        .estimate = Opt(*row, &Row::has_difference, &Row::difference),
                        .low = Opt(*row, &Row::has_low, &Row::low),
                        .high = Opt(*row, &Row::has_high, &Row::high)};
-        line.numbers = Numbers(line.estimate, line.low, line.high, row->n());
+        line.numbers = Numbers(line.estimate, line.low, line.high, row->n(), decimals);
         if (!row->diverged_seeds().empty())
           absl::StrAppend(&line.numbers, ", ", row->diverged_seeds_size(), " diverged");
         line.tooltip =
@@ -157,6 +171,7 @@ std::optional<Figure> ClaimsForest(const std::vector<v1::ClaimRow>& claims) {
   std::vector<ForestRow> forest;
   static const std::map<v1::VerdictKind, std::string> kWords = {
       {v1::SUPPORTED, "supported"}, {v1::REFUTED, "refuted"}, {v1::UNDECIDED, "undecided"}, {v1::NOT_YET, "not yet"}};
+  const int decimals = DecimalsOf(claims);
   bool any = false;
   for (const v1::ClaimRow& row : claims) {
     using Row = v1::ClaimRow;
@@ -170,7 +185,7 @@ std::optional<Figure> ClaimsForest(const std::vector<v1::ClaimRow>& claims) {
     any |= line.estimate.has_value();
     const auto word = kWords.find(row.verdict());
     line.numbers = absl::StrCat(word == kWords.end() ? "?" : word->second, "; ",
-                                Numbers(line.estimate, line.low, line.high, row.n()));
+                                Numbers(line.estimate, line.low, line.high, row.n(), decimals));
     line.tooltip = row.sentence();
     forest.push_back(std::move(line));
   }
@@ -188,6 +203,7 @@ std::vector<Figure> EffectForests(const std::vector<v1::EffectRow>& rows) {
   using Key = std::tuple<std::string, std::string, bool>;
   std::map<Key, std::map<int64_t, std::vector<const v1::EffectRow*>>> views;
   for (const v1::EffectRow& row : rows) views[{row.metric(), row.split(), row.ntk()}][row.length()].push_back(&row);
+  const int decimals = DecimalsOf(rows);
   std::vector<Figure> figures;
   for (auto& [key, lengths] : views) {
     const auto& [metric, split, ntk] = key;
@@ -204,7 +220,7 @@ std::vector<Figure> EffectForests(const std::vector<v1::EffectRow>& rows) {
             .estimate = Opt(*row, &Row::has_effect, &Row::effect),
             .low = Opt(*row, &Row::has_low, &Row::low),
             .high = Opt(*row, &Row::has_high, &Row::high)};
-        line.numbers = Numbers(line.estimate, line.low, line.high, row->n());
+        line.numbers = Numbers(line.estimate, line.low, line.high, row->n(), decimals);
         line.tooltip = absl::StrCat("jobs ", absl::StrJoin(row->job_ids(), " "));
         levels.insert(row->level());
         forest.push_back(std::move(line));

@@ -46,6 +46,7 @@ struct ReportInput {
   std::vector<std::string> remake;  // the commands that make it again
 };
 
+// Phases of rows are those of a server that knows them: none UNSPECIFIED.
 // File name, relative to the report's folder -> content.
 std::map<std::string, std::string> ReportFiles(const ReportInput& input);
 

@@ -1,0 +1,218 @@
+// ablate report
+#include <functional>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "base/files.h"
+#include "base/status_macros.h"
+#include "cli/commands.h"
+#include "cli/connection.h"
+#include "cli/report/report_files.h"
+
+namespace ablate {
+namespace {
+
+constexpr int64_t kMostRows = 10'000'000;
+constexpr int64_t kQueryMs = 600'000;
+
+std::string SqlText(const std::string& text) {
+  return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "''"}}), "'");
+}
+
+// Calls `row` with each row of a statement. ResourceExhausted: more rows than a report takes.
+absl::Status ForEachRow(Client* client, const std::string& sql,
+                        const std::function<void(const v1::QueryResponse::Row&)>& row,
+                        std::vector<std::string>* columns = nullptr) {
+  v1::QueryRequest request;
+  request.set_sql(sql);
+  request.set_max_rows(kMostRows);
+  request.set_time_limit_ms(kQueryMs);
+  bool truncated = false;
+  ABLATE_RETURN_IF_ERROR(client->Query(request, [&](const v1::QueryResponse& part) {
+    if (columns != nullptr && columns->empty()) columns->assign(part.columns().begin(), part.columns().end());
+    for (const v1::QueryResponse::Row& one : part.rows()) row(one);
+    truncated |= part.truncated();
+  }));
+  if (truncated)
+    return absl::ResourceExhaustedError(absl::StrCat("more than ", kMostRows, " rows: a report takes no more"));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Records> ReadRecords(Client* client, const std::string& sql) {
+  Records records;
+  ABLATE_RETURN_IF_ERROR(ForEachRow(
+      client, sql,
+      [&](const v1::QueryResponse::Row& row) {
+        std::vector<Cell> cells;
+        for (const v1::QueryResponse::Cell& cell : row.cells()) {
+          if (cell.has_integer())
+            cells.push_back(Cell::Integer(cell.integer()));
+          else if (cell.has_real())
+            cells.push_back(Cell::Number(cell.real()));
+          else if (cell.has_text())
+            cells.push_back(Cell::Text(cell.text()));
+          else
+            cells.push_back(Cell::Null());
+        }
+        records.rows.push_back(std::move(cells));
+      },
+      &records.columns));
+  return records;
+}
+
+// What SQLite keeps of a number: NULL and a word where it is not finite.
+double NumberOf(const v1::QueryResponse::Cell& value, const v1::QueryResponse::Cell& word) {
+  if (value.has_real()) return value.real();
+  if (value.has_integer()) return static_cast<double>(value.integer());
+  double number = 0;
+  return absl::SimpleAtod(word.text(), &number) ? number : std::numeric_limits<double>::quiet_NaN();
+}
+
+// Single seeds, from the rows of the view `results`.
+std::vector<SeedValue> SeedsOf(const Records& results) {
+  std::map<std::string, size_t> at;
+  for (size_t i = 0; i < results.columns.size(); ++i) at[results.columns[i]] = i;
+  std::vector<SeedValue> seeds;
+  for (const std::vector<Cell>& row : results.rows) {
+    const auto cell = [&](const char* column) -> const Cell& { return row[at.at(column)]; };
+    SeedValue seed{.arm_json = cell("arm").text,
+                   .metric = cell("metric").text,
+                   .split = cell("split").text,
+                   .length = cell("length").integer,
+                   .ntk = cell("ntk").integer != 0,
+                   .seed = cell("seed").integer};
+    if (at.contains("phase")) v1::Phase_Parse(cell("phase").text, &seed.phase);
+    if (cell("value").kind == Cell::Kind::kNumber) seed.value = cell("value").number;
+    if (cell("value").kind == Cell::Kind::kInteger) seed.value = static_cast<double>(cell("value").integer);
+    seeds.push_back(std::move(seed));
+  }
+  return seeds;
+}
+
+// Curves of every training of the sweep, parents' steps first, and its evaluations by length.
+absl::Status ReadCurves(Client* client, const std::string& sweep_id, std::vector<RunCurves>* curves) {
+  const std::string sweep = SqlText(sweep_id);
+  std::map<std::pair<std::string, int64_t>, size_t> run_of;
+  const auto run = [&](const v1::QueryResponse::Row& row) -> RunCurves& {
+    const auto [it, fresh] = run_of.emplace(std::pair(row.cells(0).text(), row.cells(1).integer()), curves->size());
+    if (fresh) {
+      curves->emplace_back();
+      curves->back().arm_json = row.cells(0).text();
+      curves->back().seed = row.cells(1).integer();
+      curves->back().at_us = row.cells(2).integer();
+    }
+    return (*curves)[it->second];
+  };
+  ABLATE_RETURN_IF_ERROR(ForEachRow(
+      client,
+      absl::StrCat(
+          "WITH RECURSIVE chain(arm, seed, stage, last) AS ("
+          "SELECT p.arm, p.seed, p.stage, p.stage FROM points p JOIN sweeps s ON s.row = p.sweep WHERE s.sweep_id = ",
+          sweep,
+          " UNION SELECT c.arm, c.seed, t.parent, c.last FROM chain c JOIN stages t ON t.row = c.stage "
+          "WHERE t.parent IS NOT NULL) "
+          "SELECT a.json, c.seed, COALESCE((SELECT MAX(j.ended_at_us) FROM jobs j JOIN stages l ON l.key = j.key "
+          "WHERE l.row = c.last AND j.state = 'SUCCEEDED'), 0), v.metric, v.step, v.value, v.non_finite "
+          "FROM chain c JOIN curves v ON v.stage = c.stage JOIN sweeps s ON s.sweep_id = ",
+          sweep, " JOIN arms a ON a.sweep = s.row AND a.arm = c.arm ORDER BY a.arm, c.seed, v.metric, v.step"),
+      [&](const v1::QueryResponse::Row& row) {
+        run(row).points.push_back(
+            {"train/" + row.cells(3).text(), row.cells(4).integer(), NumberOf(row.cells(5), row.cells(6))});
+      }));
+  return ForEachRow(
+      client,
+      absl::StrCat("SELECT arm, seed, recorded_at_us, metric, length, value, non_finite, split, ntk FROM results "
+                   "WHERE split <> 'train' AND sweep_id = ",
+                   sweep, " ORDER BY arm_position, seed, metric, split, ntk, length"),
+      [&](const v1::QueryResponse::Row& row) {
+        run(row).points.push_back({absl::StrCat("by_length/", row.cells(7).text(),
+                                                row.cells(8).integer() != 0 ? "/ntk/" : "/", row.cells(3).text()),
+                                   row.cells(4).integer(), NumberOf(row.cells(5), row.cells(6))});
+      });
+}
+
+absl::StatusOr<ReportInput> Gather(const Invocation& invocation, Client* client) {
+  ReportInput input;
+  const std::string& name = invocation.arguments[0];
+  v1::GetSweepRequest sweep;
+  sweep.set_sweep(name);
+  ABLATE_ASSIGN_OR_RETURN(input.sweep, client->Call(&v1::Sweeps::Stub::GetSweep, sweep));
+  const std::string id = SqlText(input.sweep.sweep_id());
+  ABLATE_RETURN_IF_ERROR(ForEachRow(
+      client,
+      absl::StrCat("SELECT s.yaml, s.file_name, a.json FROM sweeps s JOIN arms a ON a.sweep = s.row AND a.arm = "
+                   "s.baseline_arm WHERE s.sweep_id = ",
+                   id),
+      [&](const v1::QueryResponse::Row& row) {
+        input.yaml = row.cells(0).text();
+        input.file_name = row.cells(1).text();
+        input.baseline_json = row.cells(2).text();
+      }));
+  v1::GetTableRequest table;
+  table.set_sweep(name);
+  ABLATE_ASSIGN_OR_RETURN(input.table, client->Call(&v1::Results::Stub::GetTable, table));
+  v1::CompareArmsRequest comparisons;
+  comparisons.set_sweep(name);
+  ABLATE_ASSIGN_OR_RETURN(input.comparisons, client->Call(&v1::Results::Stub::CompareArms, comparisons));
+  v1::GetClaimsRequest claims;
+  claims.set_sweep(name);
+  ABLATE_ASSIGN_OR_RETURN(input.claims, client->Call(&v1::Results::Stub::GetClaims, claims));
+  v1::GetEffectsRequest effects;
+  effects.set_sweep(name);
+  ABLATE_ASSIGN_OR_RETURN(input.effects, client->Call(&v1::Results::Stub::GetEffects, effects));
+  v1::GetSpreadRequest spread;
+  spread.set_sweep(name);
+  ABLATE_ASSIGN_OR_RETURN(input.spread, client->Call(&v1::Results::Stub::GetSpread, spread));
+  v1::ListVerificationsRequest verifications;
+  verifications.set_sweep(name);
+  ABLATE_ASSIGN_OR_RETURN(input.verifications, client->Call(&v1::Jobs::Stub::ListVerifications, verifications));
+  ABLATE_ASSIGN_OR_RETURN(
+      input.results, ReadRecords(client, absl::StrCat("SELECT * FROM results WHERE sweep_id = ", id,
+                                                      " ORDER BY arm_position, seed, metric, split, ntk, length")));
+  ABLATE_ASSIGN_OR_RETURN(
+      input.failures,
+      ReadRecords(client,
+                  absl::StrCat("SELECT j.job_id AS job, j.kind, j.failure_kind AS failure, j.failure_message AS "
+                               "message FROM sweeps s JOIN sweep_jobs x ON x.sweep = s.row JOIN jobs j ON "
+                               "j.row = x.job WHERE j.state = 'FAILED' AND s.sweep_id = ",
+                               id, " ORDER BY j.row")));
+  ABLATE_ASSIGN_OR_RETURN(
+      input.devices,
+      ReadRecords(client,
+                  absl::StrCat("SELECT j.device AS device, w.build AS build, COUNT(*) AS jobs, ROUND(SUM(j.seconds) / "
+                               "3600, 3) AS hours FROM sweeps s JOIN sweep_jobs x ON x.sweep = s.row JOIN jobs j ON "
+                               "j.row = x.job LEFT JOIN workers w ON w.worker_id = j.worker_id WHERE j.state = "
+                               "'SUCCEEDED' AND j.device <> '' AND s.sweep_id = ",
+                               id, " GROUP BY j.device, w.build ORDER BY j.device, w.build")));
+  input.seeds = SeedsOf(input.results);
+  ABLATE_RETURN_IF_ERROR(ReadCurves(client, input.sweep.sweep_id(), &input.curves));
+  const std::string file = ShellQuoted(input.file_name.empty() ? "sweep.yaml" : input.file_name);
+  input.remake = {absl::StrCat("ablate run ", file),
+                  absl::StrCat("ablate report ", ShellQuoted(input.sweep.name()), " --data-dir ablate-runs/",
+                               ShellQuoted(input.sweep.name()), " -o report")};
+  return input;
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunReport(const Invocation& invocation) {
+  const std::string dir = invocation.Get("--output-dir");
+  if (dir.empty()) return UsageError("a report needs a folder: ablate report SWEEP -o DIR");
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
+  ABLATE_ASSIGN_OR_RETURN(const ReportInput input, Gather(invocation, &connection->client()));
+  const std::map<std::string, std::string> files = ReportFiles(input);
+  for (const auto& [name, content] : files) {
+    const std::string path = JoinPath(dir, name);
+    ABLATE_RETURN_IF_ERROR(MakeDirs(path.substr(0, path.rfind('/'))));
+    ABLATE_RETURN_IF_ERROR(WriteFileAtomic(path, content));
+  }
+  Say(absl::StrCat(files.size(), " files in ", dir, "; begin with ", JoinPath(dir, "report.md")));
+  return kExitDone;
+}
+
+}  // namespace ablate

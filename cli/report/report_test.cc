@@ -1,0 +1,216 @@
+// Figures and files of a report, from rows made by hand.
+#include "cli/report/report_files.h"
+
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "cli/report/svg.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ablate {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+int Count(const std::string& text, const std::string& what) {
+  int count = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + what.size())) ++count;
+  return count;
+}
+
+std::string Arm(double p) { return absl::StrCat("{\"attention.p\":", p, ",\"attention.variant\":\"lssar\"}"); }
+const std::string kSoftmax = "{\"attention.variant\":\"softmax\"}";
+
+v1::ConfidenceRow Row(const std::string& arm, int64_t length, double mean, int n = 3) {
+  v1::ConfidenceRow row;
+  row.set_sweep("demo");
+  row.set_arm_json(arm);
+  row.set_metric("loss_targets");
+  row.set_length(length);
+  row.set_split("selection");
+  row.set_phase(v1::PLAIN);
+  row.set_n(n);
+  row.set_level(0.95);
+  row.set_method("student_t");
+  row.set_standing("exploratory");
+  if (n > 0) row.set_mean(mean);
+  if (n > 1) {
+    row.set_low(mean - 0.1);
+    row.set_high(mean + 0.1);
+  }
+  for (int i = 0; i < n; ++i) {
+    row.add_seeds(i);
+    row.add_job_ids(absl::StrCat("job_", length, "_", i));
+  }
+  return row;
+}
+
+std::vector<v1::ConfidenceRow> Rows(const std::vector<double>& values) {
+  std::vector<v1::ConfidenceRow> rows;
+  for (const int64_t length : {128, 1024}) {
+    rows.push_back(Row(kSoftmax, length, 2.0 + static_cast<double>(length) / 5000));
+    for (const double p : values) rows.push_back(Row(Arm(p), length, 1.9 + p / 500));
+  }
+  return rows;
+}
+
+// Well-formed as far as tags go, and every number finite.
+void CheckSvg(const std::string& svg) {
+  EXPECT_EQ(Count(svg, "<svg "), 1);
+  EXPECT_EQ(Count(svg, "</svg>"), 1);
+  EXPECT_EQ(Count(svg, "<text "), Count(svg, "</text>"));
+  EXPECT_EQ(Count(svg, "<title>"), Count(svg, "</title>"));
+  for (const char* bad : {"nan", "inf", "& ", "<<"}) EXPECT_THAT(svg, Not(HasSubstr(bad)));
+}
+
+TEST(Figures, EveryMeanIsAMarkThatNamesItsJobs) {
+  std::vector<SeedValue> seeds = {{kSoftmax, "loss_targets", "selection", v1::PLAIN, 128, false, 0, 2.01},
+                                  {kSoftmax, "loss_targets", "selection", v1::PLAIN, 128, false, 1, std::nullopt},
+                                  {kSoftmax, "loss_targets", "confirmation", v1::PLAIN, 128, false, 0, 9.0}};
+  const auto figures = LossByLength(Rows({3, 15}), seeds, "loss_targets", kSoftmax);
+  ASSERT_EQ(figures.size(), 1u);
+  EXPECT_EQ(figures[0].name, "loss-by-length-selection");
+  const std::string& svg = figures[0].svg;
+  CheckSvg(svg);
+  EXPECT_EQ(Count(svg, "; jobs job_"), 6);
+  EXPECT_THAT(svg, HasSubstr("softmax (baseline)"));
+  EXPECT_THAT(svg, HasSubstr("lssar p=15"));
+  EXPECT_THAT(svg, HasSubstr("n = 3 seeds, with the 95 % Student t interval"));
+  EXPECT_EQ(Count(svg, "r=\"1.6\""), 1);  // the one seed of this view that has a value
+}
+
+TEST(Figures, ASingleSeedHasNoBandAndTroubleIsInView) {
+  std::vector<v1::ConfidenceRow> rows = {Row(kSoftmax, 128, 2, 1), Row(kSoftmax, 256, 2.1, 1), Row(Arm(50), 128, 2, 2),
+                                         Row(Arm(50), 256, 2, 0)};
+  rows[3].add_diverged_seeds(0);
+  rows[3].add_diverged_seeds(1);
+  rows[0].add_missing_seeds(4);
+  const auto figures = LossByLength(rows, {}, "loss_targets", kSoftmax);
+  ASSERT_EQ(figures.size(), 1u);
+  CheckSvg(figures[0].svg);
+  EXPECT_EQ(Count(figures[0].svg, "<polygon points=\"") - Count(figures[0].svg, "opacity=\"0.13\""), 2);  // markers
+  EXPECT_EQ(Count(figures[0].svg, "opacity=\"0.13\""), 0);  // no band: neither arm has two intervals
+  EXPECT_THAT(figures[0].svg, HasSubstr("lssar p=50: 2 diverged (not in the mean)"));
+  EXPECT_THAT(figures[0].svg, HasSubstr("softmax: 1 missing"));
+  EXPECT_THAT(figures[0].svg, HasSubstr("n = 0 to 2 seeds"));
+}
+
+TEST(Figures, ManyArmsAreSmallMultiplesAndPGoesOnALogAxis) {
+  const auto rows = Rows({1, 2, 3, 5, 8, 10, 15, 50, 100});
+  const auto by_length = LossByLength(rows, {}, "loss_targets", kSoftmax);
+  ASSERT_EQ(by_length.size(), 1u);
+  CheckSvg(by_length[0].svg);
+  EXPECT_THAT(by_length[0].svg, HasSubstr("softmax (base)"));
+  const auto by_p = LossByNumber(rows, {}, "loss_targets", kSoftmax);
+  ASSERT_EQ(by_p.size(), 1u);
+  EXPECT_EQ(by_p[0].name, "loss-by-p-selection");
+  CheckSvg(by_p[0].svg);
+  EXPECT_THAT(by_p[0].svg, HasSubstr("p (log scale)"));
+  EXPECT_THAT(by_p[0].svg, HasSubstr(">50</text>"));
+  EXPECT_THAT(by_p[0].svg, HasSubstr(">100</text>"));
+  EXPECT_EQ(Count(by_p[0].svg, "; jobs job_"), 18);
+  EXPECT_TRUE(LossByNumber(Rows({3, 15}), {}, "loss_targets", kSoftmax).empty());
+}
+
+TEST(Figures, ScalesAndTicks) {
+  const Scale log{.low = 1, .high = 100, .from = 0, .to = 200, .log = true};
+  EXPECT_DOUBLE_EQ(log.At(10), 100);
+  EXPECT_EQ(LinearTicks(0, 1, 5), (std::vector<double>{0, 0.2, 0.4, 0.6000000000000001, 0.8, 1}));
+  EXPECT_EQ(LinearTicks(3.21, 3.29, 4).size(), 4u);
+  EXPECT_EQ(TickText(0.6000000000000001, 0.2), "0.6");
+  EXPECT_EQ(TickText(-0.0, 0.5), "0.0");
+  EXPECT_EQ(TickText(300, 100), "300");
+}
+
+ReportInput Input() {
+  ReportInput input;
+  input.sweep.set_name("demo");
+  input.sweep.set_arms(3);
+  input.sweep.set_seeds(3);
+  input.sweep.set_plan_sha256("abc123");
+  input.sweep.mutable_jobs()->set_succeeded(12);
+  input.yaml = "name: demo";
+  input.file_name = "demo.yaml";
+  input.baseline_json = kSoftmax;
+  for (v1::ConfidenceRow& row : Rows({3, 15})) *input.table.add_rows() = row;
+  v1::ComparisonRow* difference = input.comparisons.add_rows();
+  difference->set_sweep("demo");
+  difference->set_arm_json(Arm(15));
+  difference->set_baseline_json(kSoftmax);
+  difference->set_metric("loss_targets");
+  difference->set_length(1024);
+  difference->set_split("selection");
+  difference->set_phase(v1::PLAIN);
+  difference->set_n(3);
+  difference->set_difference(-0.3);
+  difference->set_low(-0.4);
+  difference->set_high(-0.2);
+  difference->set_p(0.01);
+  difference->set_p_adjusted(0.02);
+  difference->set_family_size(2);
+  difference->set_level(0.95);
+  input.curves.push_back({.arm_json = Arm(15), .seed = 1, .points = {{"train/train_loss", 10, 3.5}}, .at_us = 5000000});
+  input.remake = {"ablate run demo.yaml"};
+  return input;
+}
+
+TEST(ReportFiles, TheSameInputGivesTheSameBytesAndEveryLinkIsThere) {
+  const auto files = ReportFiles(Input());
+  EXPECT_EQ(files, ReportFiles(Input()));
+  const std::string& text = files.at("report.md");
+  for (size_t at = text.find("]("); at != std::string::npos; at = text.find("](", at + 1)) {
+    const std::string target = text.substr(at + 2, text.find(')', at) - at - 2);
+    EXPECT_TRUE(files.contains(target)) << target;
+  }
+  for (const char* part : {"abc123", "ablate run demo.yaml", "```yaml\nname: demo\n```", "Every planned run is there",
+                           "No job was run a second time", "lssar p=15"})
+    EXPECT_THAT(text, HasSubstr(part));
+  EXPECT_THAT(files.at("tables.tex"), HasSubstr("\\begin{tabular}"));
+  EXPECT_THAT(files.at("data/table.csv"), HasSubstr("job_128_0"));
+  EXPECT_TRUE(files.contains("tensorboard/lssar_p_15/seed1/events.out.tfevents.5.ablate"));
+}
+
+TEST(ReportFiles, WhatWentWrongIsSaid) {
+  ReportInput input = Input();
+  input.sweep.mutable_jobs()->set_failed(1);
+  input.sweep.mutable_jobs()->set_queued(2);
+  input.sweep.set_diverged(1);
+  input.table.mutable_rows(1)->add_diverged_seeds(7);
+  input.table.mutable_rows(2)->add_missing_seeds(8);
+  input.failures = {.columns = {"job", "message"}, .rows = {{Cell::Text("job_9"), Cell::Text("no memory")}}};
+  v1::Verification* one = input.verifications.add_verifications();
+  one->set_job_id("job_1");
+  one->set_result(v1::Verification::DIFFERENT);
+  one->set_difference("loss 3 and 4");
+  v1::ClaimRow* claim = input.claims.add_claims();
+  claim->mutable_claim()->set_name("p15 lower");
+  claim->set_verdict(v1::UNDECIDED);
+  claim->set_sentence("undecided: p = 0.2");
+  claim->set_estimate(-0.1);
+  claim->set_low(-0.3);
+  claim->set_high(0.1);
+  v1::Deviation* deviation = input.claims.add_deviations();
+  deviation->set_kind("lock_by_hand");
+  deviation->set_text("locked by hand: the rule's arm diverged");
+  const auto files = ReportFiles(input);
+  const std::string& text = files.at("report.md");
+  for (const char* part :
+       {"unfinished sweep", "1 failed", "lssar p=3, seed 7", "lssar p=15, seed 8", "no memory", "1 different",
+        "loss 3 and 4", "undecided: p = 0.2", "locked by hand: the rule's arm diverged", "figures/claims.svg"})
+    EXPECT_THAT(text, HasSubstr(part));
+  EXPECT_THAT(text, Not(HasSubstr("No deviation")));
+}
+
+TEST(ReportFiles, ASweepWithoutResultsSaysSo) {
+  ReportInput input = Input();
+  input.table.Clear();
+  input.comparisons.Clear();
+  input.curves.clear();
+  const auto files = ReportFiles(input);
+  EXPECT_THAT(files.at("report.md"), HasSubstr("Nothing is measured yet."));
+}
+
+}  // namespace
+}  // namespace ablate
