@@ -39,7 +39,6 @@ struct Thread {
   Wait wait = Wait::kNothing;
   Place place = {"", 0};
   // Of a collective of the warp.
-  WarpOp op = WarpOp::kSync;
   const char* what = "";
   unsigned mask = 0;
   Payload payload;
@@ -89,20 +88,32 @@ uint64_t Random();
 // Fails unless the running lane is in its own mask.
 void CheckOwnLane(unsigned mask, const char* what, Place place);
 
-// The running lane waits until all of `mask` are here with the same `op`, and the last to come runs `together` on the
-// warp (32 pointers, null for lanes that are not in the mask).
-void Rendezvous(unsigned mask, WarpOp op, const char* what, Place place, void (*together)(Thread* const* lanes));
+// The running lane waits until all of `mask` are here in the same collective, and the last to come runs `together` on
+// the warp (32 pointers, null for lanes that are not in the mask).
+void Rendezvous(unsigned mask, const char* what, Place place, void (*together)(Thread* const* lanes),
+                bool orders_memory = false);
 
 // Whether these bytes lie in one live array of the block's shared memory. shared_memory.cc.
 bool IsShared(const void* address, size_t bytes);
 void BeginSharedMemory(size_t dynamic_bytes);
-void EndSharedMemory();
+// Returns what was written outside of its arrays, or nothing.
+std::string EndSharedMemory();
 std::string CheckSharedSize(size_t dynamic_bytes);
+
+// Guards around arrays are filled with kGuardByte in every build: a write there is found later, where no sanitizer
+// finds it at once. Returns the offset of the first byte that changed, or bytes.
+inline constexpr unsigned char kGuardByte = 0xa5;
+inline size_t Untouched(const void* guard, size_t bytes) {
+  size_t i = 0;
+  while (i < bytes && static_cast<const unsigned char*>(guard)[i] == kGuardByte) ++i;
+  return i;
+}
 
 // runtime.cc
 bool IsDevice(const void* address, size_t bytes);
 void BeginKernelMemory();
-void EndKernelMemory();
+// Returns what was written outside of device memory, or nothing.
+std::string EndKernelMemory();
 
 void DropCopies(Thread* thread);
 

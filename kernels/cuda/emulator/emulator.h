@@ -43,17 +43,15 @@ struct Place {
   const char* file;
   int line;
 };
-enum class WarpOp { kSync, kShuffle, kVote, kMma, kLdmatrix };
 
-cudaError_t Run(const char* kernel, Place site, dim3 grid, dim3 block, size_t dynamic_shared_bytes, void (*body)(void*),
-                void* self);
+cudaError_t Run(dim3 grid, dim3 block, size_t dynamic_shared_bytes, void (*body)(void*), void* self);
 void BlockBarrier(Place place);
 void WarpSync(unsigned mask, Place place);
 // `bits` of lane `source`; the lane is worked out by the caller from Lane().
-uint64_t WarpExchange(unsigned mask, uint64_t bits, int source, Place place);
+uint64_t WarpExchange(unsigned mask, uint64_t bits, int source, const char* what, Place place);
 unsigned WarpBallot(unsigned mask, bool predicate, const char* what, Place place);
 int Lane();
-void* SharedArray(const void* key, size_t bytes);
+void* SharedArray(const void* key, const char* name, size_t bytes);
 void* DynamicShared();
 // After an atomic operation: lets others run now and then.
 void AtomicHappened();
@@ -88,7 +86,7 @@ inline constexpr int warpSize = 32;
   typedef type name##_shared_type dims;                         \
   static char name##_shared_key;                                \
   name##_shared_type& name = *static_cast<name##_shared_type*>( \
-      ::ablate::cuda_emu::SharedArray(&name##_shared_key, sizeof(name##_shared_type)))
+      ::ablate::cuda_emu::SharedArray(&name##_shared_key, #name, sizeof(name##_shared_type)))
 #define CUDA_DYNAMIC_SHARED(type, name) type* const name = static_cast<type*>(::ablate::cuda_emu::DynamicShared())
 
 // Where a collective was called: default arguments, so that the caller's line is taken.
@@ -105,25 +103,28 @@ template <class T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32, ABLATE_EMU_PLACE) {
   using namespace ablate::cuda_emu;
   const int lane = Lane(), first = lane & ~(width - 1);
-  return FromBitsOf<T>(WarpExchange(mask, BitsOf(value), first + (source & (width - 1)), {file, line}));
+  return FromBitsOf<T>(WarpExchange(mask, BitsOf(value), first + (source & (width - 1)), "__shfl_sync", {file, line}));
 }
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, ABLATE_EMU_PLACE) {
   using namespace ablate::cuda_emu;
   const int lane = Lane(), last = lane | (width - 1), source = lane ^ lane_mask;
-  return FromBitsOf<T>(WarpExchange(mask, BitsOf(value), source > last ? lane : source, {file, line}));
+  return FromBitsOf<T>(
+      WarpExchange(mask, BitsOf(value), source > last ? lane : source, "__shfl_xor_sync", {file, line}));
 }
 template <class T>
 T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, ABLATE_EMU_PLACE) {
   using namespace ablate::cuda_emu;
   const int lane = Lane(), last = lane | (width - 1), source = lane + static_cast<int>(delta);
-  return FromBitsOf<T>(WarpExchange(mask, BitsOf(value), source > last ? lane : source, {file, line}));
+  return FromBitsOf<T>(
+      WarpExchange(mask, BitsOf(value), source > last ? lane : source, "__shfl_down_sync", {file, line}));
 }
 template <class T>
 T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, ABLATE_EMU_PLACE) {
   using namespace ablate::cuda_emu;
   const int lane = Lane(), first = lane & ~(width - 1), source = lane - static_cast<int>(delta);
-  return FromBitsOf<T>(WarpExchange(mask, BitsOf(value), source < first ? lane : source, {file, line}));
+  return FromBitsOf<T>(
+      WarpExchange(mask, BitsOf(value), source < first ? lane : source, "__shfl_up_sync", {file, line}));
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate, ABLATE_EMU_PLACE) {
   return ablate::cuda_emu::WarpBallot(mask, predicate != 0, "__ballot_sync", {file, line});
@@ -205,10 +206,8 @@ void LaunchAt(const LaunchSite& site, void (*kernel)(Params...), dim3 grid, dim3
               cudaStream_t /*stream*/, Args&&... args) {
   std::tuple<Params...> params(std::forward<Args>(args)...);
   auto body = [&] { std::apply(kernel, params); };  // each thread gets copies
-  NoteLaunch(cuda_emu::Run(
-                 site.text, {site.file, site.line}, grid, block, dynamic_shared_bytes,
-                 [](void* self) { (*static_cast<decltype(body)*>(self))(); }, &body),
-             site);
+  const auto run = [](void* self) { (*static_cast<decltype(body)*>(self))(); };
+  NoteLaunch(cuda_emu::Run(grid, block, dynamic_shared_bytes, run, &body), site);
 }
 
 }  // namespace ablate::cuda

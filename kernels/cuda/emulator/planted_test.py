@@ -14,12 +14,12 @@ ALWAYS = {
     "barrier_two_lines": r"failed: .*planted_kernels\.cu:\d+: kernel barrier_two_lines_kernel: .*\n.*block \(0,0,0\), thread"
                          r" .*planted_kernels\.cu:\d+: __syncthreads here, while thread \d+ waits at .*planted_kernels\.cu:\d+",
     "barrier_after_return": r"failed: [^$]*(returned: thread|after other threads returned)",
-    "shuffle_and_barrier": r"failed: [^$]*deadlock: .*(__syncthreads at planted_kernels\.cu:\d+.*a shuffle at planted_kernels|"
-                           r"a shuffle at planted_kernels\.cu:\d+.*__syncthreads at planted_kernels)",
+    "shuffle_and_barrier": r"failed: [^$]*deadlock: .*(__syncthreads at planted_kernels\.cu:\d+.*__shfl_xor_sync at planted_kernels|"
+                           r"__shfl_xor_sync at planted_kernels\.cu:\d+.*__syncthreads at planted_kernels)",
     "lane_outside_mask": r"failed: [^$]*the calling lane is not in its own mask",
-    "two_intrinsics": r"failed: [^$]*of one mask with this lane, waits in (__ballot_sync|a shuffle)",
-    "two_masks": r"failed: [^$]*(of one mask with this lane, waits in a shuffle at .* for lanes 0x|lane 16, which returned)",
-    "shuffle_from_outside": r"failed: [^$]*a shuffle reads lane 0, which is not in its mask",
+    "two_intrinsics": r"failed: [^$]*of one mask with this lane, waits in (__ballot_sync|__shfl_xor_sync)",
+    "two_masks": r"failed: [^$]*(of one mask with this lane, waits in __shfl_sync at .* for lanes 0x|lane 16, which returned)",
+    "shuffle_from_outside": r"failed: [^$]*__shfl_sync reads lane 0, which is not in its mask",
     "mask_of_returned_lanes": r"failed: [^$]*(names lane 31, which returned|deadlock: .*returned)",
     "mask_of_missing_lanes": r"failed: [^$]*names lane 8, which the block lacks",
     "dynamic_forgotten": r"failed: [^$]*without dynamic shared memory",
@@ -46,6 +46,12 @@ ASAN = {
     "misaligned_float4": r"planted_kernels\.cu:\d+.*misaligned address",
     "local_array_too_large": r"stack-overflow",
     "host_follows_device_pointer": r"use-after-poison[^$]*planted_kernels\.cu:\d+",
+}
+# The builds without AddressSanitizer find writes into the guards around an array when the block or the kernel ends.
+GUARDS = {
+    "shared_off_by_one": r"failed: [^$]*block \(0,0,0\): written outside of shared array values of 512 bytes, at byte 512",
+    "dynamic_off_by_one": r"failed: [^$]*written outside of shared array dynamic shared memory of 512 bytes, at byte 512",
+    "global_off_by_one": r"failed: [^$]*written outside of a device array of 512 bytes, at byte 512",
 }
 # By ThreadSanitizer, in the forward order alone.
 RACE = r"WARNING: ThreadSanitizer: data race[^$]*planted_kernels\.cu:\d+[^$]*[Pp]revious[^$]*planted_kernels\.cu:\d+"
@@ -84,7 +90,7 @@ def checks(plain, asan, tsan):
     assert set(listed) == known, f"planted_kernels.cu and this table differ: {set(listed) ^ known}"
     right = {name: r"^right\n$" for name in RIGHT}
     for order in ORDERS:
-        yield plain, order, ALWAYS | right | {"": "^$"}
+        yield plain, order, ALWAYS | GUARDS | right | {"": "^$"}
     for command, orders in ((asan, ORDERS[:3]), (tsan, ORDERS[:1])):
         if command != "-":
             for order in orders:

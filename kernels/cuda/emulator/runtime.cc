@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <string>
 
 #include "kernels/cuda/emulator/block.h"
 
@@ -56,8 +57,19 @@ bool IsDevice(const void* address, size_t bytes) {
 void BeginKernelMemory() {
   for (const auto& [address, bytes] : memory) Unpoison(reinterpret_cast<void*>(address), bytes);
 }
-void EndKernelMemory() {
-  for (const auto& [address, bytes] : memory) Poison(reinterpret_cast<void*>(address), bytes);
+std::string EndKernelMemory() {
+  std::string outside;
+  for (const auto& [address, bytes] : memory) {
+#if !defined(CUDA_EMU_ASAN)  // which reports at once
+    const char* begin = reinterpret_cast<const char*>(address);
+    const size_t after = Untouched(begin + bytes, kGuard);
+    if (after == kGuard && Untouched(begin - kGuard, kGuard) == kGuard) continue;
+    outside = "written outside of a device array of " + std::to_string(bytes) + " bytes, " +
+              (after < kGuard ? "at byte " + std::to_string(bytes + after) : std::string("before its begin"));
+#endif
+    Poison(reinterpret_cast<void*>(address), bytes);
+  }
+  return outside;
 }
 
 void SetDeviceMemory(size_t bytes) { device_bytes = bytes; }
@@ -148,7 +160,8 @@ cudaError_t cudaMalloc(void** address, size_t bytes) {
   const size_t body = (bytes + kGuard - 1) / kGuard * kGuard;
   char* base = static_cast<char*>(aligned_alloc(kGuard, body + 2 * kGuard));
   if (base == nullptr) return Result(cudaErrorMemoryAllocation);
-  memset(base, 0xff, body + 2 * kGuard);
+  memset(base, kGuardByte, body + 2 * kGuard);
+  memset(base + kGuard, 0xff, bytes);
   Poison(base, body + 2 * kGuard);
   *address = base + kGuard;
   memory[reinterpret_cast<uintptr_t>(*address)] = bytes;

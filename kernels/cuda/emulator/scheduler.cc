@@ -178,7 +178,8 @@ void RunBlock(uint3 index, size_t dynamic_shared_bytes) {
   Release(&start_token);
   SwitchFiber(host, current->fiber);
   if (error.empty() && block.done < count) error = "block " + Name(index) + ": deadlock: " + WhoWaitsWhere();
-  EndSharedMemory();
+  const std::string outside = EndSharedMemory();
+  if (error.empty() && !outside.empty()) error = "block " + Name(index) + ": " + outside;
 }
 
 std::string CheckShape(dim3 grid, dim3 shape) {
@@ -216,8 +217,7 @@ void Abandon() {
   for (;;) SwitchFiber(current->fiber, host);  // never resumed
 }
 
-cudaError_t Run(const char* /*kernel*/, Place /*site*/, dim3 grid, dim3 shape, size_t dynamic_shared_bytes,
-                void (*run_body)(void*), void* self) {
+cudaError_t Run(dim3 grid, dim3 shape, size_t dynamic_shared_bytes, void (*run_body)(void*), void* self) {
   if (!error.empty()) return cudaErrorLaunchFailure;
   error = CheckShape(grid, shape);
   if (error.empty()) error = CheckSharedSize(dynamic_shared_bytes);
@@ -242,7 +242,8 @@ cudaError_t Run(const char* /*kernel*/, Place /*site*/, dim3 grid, dim3 shape, s
              dynamic_shared_bytes);
   }
   Acquire(&end_token);
-  EndKernelMemory();
+  const std::string outside = EndKernelMemory();
+  if (error.empty()) error = outside;
   if (error.empty()) return cudaSuccess;
   fibers.Clear();  // suspended in the middle
   return cudaErrorLaunchFailure;
@@ -287,7 +288,7 @@ void CheckOwnLane(unsigned mask, const char* what, Place place) {
 }
 
 // Fails for a lane of `mask` that this call cannot meet, or of whose mask this lane is, elsewhere.
-void CheckMates(unsigned mask, WarpOp op, const char* what, Place place) {
+void CheckMates(unsigned mask, const char* what, Place place) {
   const int lane = Lane(), first = current->linear - lane;
   const Warp& warp = block.warps[current->linear / 32];
   const auto refuse = [&](unsigned lanes, const char* why) {
@@ -301,7 +302,7 @@ void CheckMates(unsigned mask, WarpOp op, const char* what, Place place) {
     const int i = __builtin_ctz(others);
     const Thread& other = block.threads[first + i];
     const bool shared = (mask >> i & 1) != 0 || (other.mask >> lane & 1) != 0;
-    if (shared && (other.mask != mask || other.op != op)) {
+    if (shared && (other.mask != mask || strcmp(other.what, what) != 0)) {
       Fail(place, [&] {
         return std::string(what) + ": lane " + std::to_string(i) + ", of one mask with this lane, waits in " +
                WaitsAt(other);
@@ -312,13 +313,13 @@ void CheckMates(unsigned mask, WarpOp op, const char* what, Place place) {
   refuse(mask & warp.done, "returned");
 }
 
-void Rendezvous(unsigned mask, WarpOp op, const char* what, Place place, void (*together)(Thread* const* lanes)) {
+void Rendezvous(unsigned mask, const char* what, Place place, void (*together)(Thread* const* lanes),
+                bool orders_memory) {
   Thread* self = current;
   const int lane = self->linear % 32, first = self->linear - lane;
   Warp& warp = block.warps[self->linear / 32];
   CheckOwnLane(mask, what, place);
-  CheckMates(mask, op, what, place);
-  self->op = op;
+  CheckMates(mask, what, place);
   self->what = what;
   self->mask = mask;
   self->place = place;
@@ -326,7 +327,7 @@ void Rendezvous(unsigned mask, WarpOp op, const char* what, Place place, void (*
   warp.waiting |= 1u << lane;
   Thread* leader = &block.threads[first + __builtin_ctz(mask)];
   void* token = &leader->warp_token[leader->warp_phase % 2];
-  if (op == WarpOp::kSync) Release(token);
+  if (orders_memory) Release(token);
   if ((warp.waiting & mask) == mask) {
     Thread* lanes[32] = {};
     static std::vector<Thread*> members;
@@ -342,7 +343,7 @@ void Rendezvous(unsigned mask, WarpOp op, const char* what, Place place, void (*
     MakeAllReady(members);
   }
   SwitchAway(self);
-  if (op == WarpOp::kSync) Acquire(token);
+  if (orders_memory) Acquire(token);
 }
 
 void AtomicHappened() {

@@ -68,20 +68,20 @@ void Complete(const PendingCopy& copy) {
 }  // namespace
 
 void WarpSync(unsigned mask, Place place) {
-  Rendezvous(mask, WarpOp::kSync, "__syncwarp", place, [](Thread* const*) {});
+  Rendezvous(
+      mask, "__syncwarp", place, [](Thread* const*) {}, /*orders_memory=*/true);
 }
 
-uint64_t WarpExchange(unsigned mask, uint64_t bits, int source, Place place) {
+uint64_t WarpExchange(unsigned mask, uint64_t bits, int source, const char* what, Place place) {
   Thread* self = current;
-  CheckOwnLane(mask, "a shuffle", place);
+  CheckOwnLane(mask, what, place);
   if (source < 0 || source > 31 || (mask >> source & 1) == 0) {
-    Fail(place, [&] {
-      return std::string() + "a shuffle reads lane " + std::to_string(source) + ", which is not in its mask";
-    });
+    Fail(place,
+         [&] { return std::string(what) + " reads lane " + std::to_string(source) + ", which is not in its mask"; });
   }
   self->payload.bits = bits;
   self->payload.source = source;
-  Rendezvous(mask, WarpOp::kShuffle, "a shuffle", place, [](Thread* const* lanes) {
+  Rendezvous(mask, what, place, [](Thread* const* lanes) {
     uint64_t given[32];
     for (int i = 0; i < 32; ++i) given[i] = lanes[i] != nullptr ? lanes[i]->payload.bits : 0;
     const unsigned members = current->mask;
@@ -95,7 +95,7 @@ uint64_t WarpExchange(unsigned mask, uint64_t bits, int source, Place place) {
 unsigned WarpBallot(unsigned mask, bool predicate, const char* what, Place place) {
   Thread* self = current;
   self->payload.predicate = predicate;
-  Rendezvous(mask, WarpOp::kVote, what, place, [](Thread* const* lanes) {
+  Rendezvous(mask, what, place, [](Thread* const* lanes) {
     const unsigned members = current->mask;
     unsigned ballot = 0;
     for (int i = 0; i < 32; ++i) {
@@ -111,7 +111,7 @@ unsigned WarpBallot(unsigned mask, bool predicate, const char* what, Place place
 void Mma(float* d, const uint32_t* a, const uint32_t* b, const float* c, Place place) {
   Payload& p = current->payload;
   p.a = a, p.b = b, p.c = c, p.d = d;
-  Rendezvous(0xffffffffu, WarpOp::kMma, "mma", place, MultiplyTogether);
+  Rendezvous(0xffffffffu, "mma", place, MultiplyTogether);
 }
 
 void Ldmatrix(uint32_t* r, int matrices, bool transposed, const void* shared, Place place) {
@@ -125,7 +125,7 @@ void Ldmatrix(uint32_t* r, int matrices, bool transposed, const void* shared, Pl
   }
   auto* together = matrices == 4 ? (transposed ? LoadMatricesTogether<4, true> : LoadMatricesTogether<4, false>)
                                  : (transposed ? LoadMatricesTogether<2, true> : LoadMatricesTogether<2, false>);
-  Rendezvous(0xffffffffu, WarpOp::kLdmatrix,
+  Rendezvous(0xffffffffu,
              matrices == 4 ? (transposed ? "ldmatrix_x4_trans" : "ldmatrix_x4")
                            : (transposed ? "ldmatrix_x2_trans" : "ldmatrix_x2"),
              place, together);
