@@ -163,6 +163,39 @@ absl::StatusOr<PairedDifference> PairedAt(std::span<const double> arm, std::span
   return TestDifferences(differences, std::max(LargestMagnitude(arm), LargestMagnitude(baseline)), alpha, level);
 }
 
+absl::Status CheckPower(double power, double alpha) {
+  if (power > alpha) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("power (", power, ") must be above alpha (", alpha, "): no difference at all reaches alpha"));
+}
+
+// Of the two-sided t test with this critical value.
+double PowerAt(double df, double noncentrality, double critical) {
+  const NoncentralT t(df, noncentrality);
+  return boost::math::cdf(boost::math::complement(t, critical)) + boost::math::cdf(t, -critical);
+}
+
+// The smallest n in [2, maximum] with power_at(n) >= power; empty: none. Power grows with n.
+template <typename PowerOf>
+absl::StatusOr<std::optional<int64_t>> SmallestN(int64_t maximum, double power, const PowerOf& power_at) {
+  if (maximum < 2) return absl::InvalidArgumentError(absl::StrCat("a sample has at least 2 seeds; got ", maximum));
+  int64_t low = 1;
+  int64_t high = 2;
+  while (true) {
+    ABLATE_ASSIGN_OR_RETURN(const double reached, power_at(high));
+    if (reached >= power) break;
+    if (high >= maximum) return std::nullopt;
+    low = high;
+    high = std::min(2 * high, maximum);
+  }
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    ABLATE_ASSIGN_OR_RETURN(const double reached, power_at(middle));
+    (reached >= power ? high : low) = middle;
+  }
+  return high;
+}
+
 }  // namespace
 
 absl::StatusOr<Summary> Summarize(std::span<const double> values, double level) {
@@ -196,6 +229,18 @@ absl::StatusOr<Summary> Summarize(std::span<const double> values, double level) 
 absl::StatusOr<double> TCritical(int64_t df, double level) {
   ABLATE_RETURN_IF_ERROR(CheckFraction(level, "level"));
   return TwoSidedCritical(df, 1 - level);
+}
+
+absl::StatusOr<double> StudentUpperTail(int64_t df, double t) {
+  if (df < 1) return absl::InvalidArgumentError(absl::StrCat("degrees of freedom must be at least 1; got ", df));
+  if (std::isnan(t)) return absl::InvalidArgumentError("t is not a number");
+  if (std::isinf(t)) return t > 0 ? 0.0 : 1.0;
+  return Finite(UpperTail(static_cast<double>(df), t), "p");
+}
+
+absl::StatusOr<double> NormalQuantile(double probability) {
+  ABLATE_RETURN_IF_ERROR(CheckFraction(probability, "probability"));
+  return Finite(boost::math::quantile(Normal(), probability), "the normal quantile");
 }
 
 absl::StatusOr<double> SdUpperLimit(double sd, int64_t n, double confidence) {
@@ -334,30 +379,80 @@ absl::StatusOr<double> SmallestDetectable(int64_t n, double alpha, double power)
   ABLATE_RETURN_IF_ERROR(CheckFraction(alpha, "alpha"));
   ABLATE_RETURN_IF_ERROR(CheckFraction(power, "power"));
   if (n < 2) return absl::InvalidArgumentError(absl::StrCat("a paired test needs n of at least 2; got ", n));
-  if (power <= alpha) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("power (", power, ") must be above alpha (", alpha, "): no difference at all reaches alpha"));
-  }
+  ABLATE_RETURN_IF_ERROR(CheckPower(power, alpha));
   const double df = static_cast<double>(n - 1);
   ABLATE_ASSIGN_OR_RETURN(const double critical, TwoSidedCritical(n - 1, alpha));
-  const auto power_at = [&](double noncentrality) {
-    const NoncentralT t(df, noncentrality);
-    return boost::math::cdf(boost::math::complement(t, critical)) + boost::math::cdf(t, -critical);
-  };
   double low = 0;
   double high = 1;
-  while (power_at(high) < power) {
+  while (PowerAt(df, high, critical) < power) {
     low = high;
     high *= 2;
     if (high > 1e12) return absl::InvalidArgumentError("the smallest detectable difference is too large for a double");
   }
   // Bisection to the last bit: power grows with the noncentrality, and the cost is microseconds a step.
   for (double middle = (low + high) / 2; middle > low && middle < high; middle = (low + high) / 2) {
-    const double reached = power_at(middle);
+    const double reached = PowerAt(df, middle, critical);
     ABLATE_RETURN_IF_ERROR(Finite(reached, "the power").status());
     (reached < power ? low : high) = middle;
   }
   return high / std::sqrt(static_cast<double>(n));
+}
+
+absl::StatusOr<double> PairedPower(int64_t n, double effect, double alpha) {
+  ABLATE_RETURN_IF_ERROR(CheckFraction(alpha, "alpha"));
+  if (n < 2) return absl::InvalidArgumentError(absl::StrCat("a paired test needs n of at least 2; got ", n));
+  if (!std::isfinite(effect)) return absl::InvalidArgumentError("an effect must be finite");
+  const double noncentrality = std::abs(effect) * std::sqrt(static_cast<double>(n));
+  ABLATE_ASSIGN_OR_RETURN(const double critical, TwoSidedCritical(n - 1, alpha));
+  // Far above the critical value the noncentral series needs more terms than it is worth: the power is 1 to the bit.
+  if (noncentrality > 40 + 40 * critical) return 1.0;
+  ABLATE_ASSIGN_OR_RETURN(const double power,
+                          Finite(PowerAt(static_cast<double>(n - 1), noncentrality, critical), "the power"));
+  return std::clamp(power, 0.0, 1.0);
+}
+
+absl::StatusOr<std::optional<int64_t>> SeedsToDetect(double effect, double alpha, double power, int64_t maximum) {
+  ABLATE_RETURN_IF_ERROR(CheckFraction(alpha, "alpha"));
+  ABLATE_RETURN_IF_ERROR(CheckFraction(power, "power"));
+  ABLATE_RETURN_IF_ERROR(CheckPower(power, alpha));
+  if (!std::isfinite(effect) || effect == 0) {
+    return absl::InvalidArgumentError("seeds to decide need a declared effect that is not 0");
+  }
+  return SmallestN(maximum, power, [&](int64_t n) { return PairedPower(n, effect, alpha); });
+}
+
+absl::StatusOr<double> EquivalencePower(int64_t n, double margin, double alpha) {
+  if (n < 2) return absl::InvalidArgumentError(absl::StrCat("a paired test needs n of at least 2; got ", n));
+  if (!std::isfinite(margin) || margin <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat("an equivalence margin must be above 0; it is ", margin));
+  }
+  if (!(alpha > 0 && alpha < 0.5)) {
+    return absl::InvalidArgumentError(absl::StrCat("alpha must lie between 0 and 0.5; it is ", alpha));
+  }
+  const double df = static_cast<double>(n - 1);
+  ABLATE_ASSIGN_OR_RETURN(const double critical, TwoSidedCritical(n - 1, 2 * alpha));
+  const double scaled = margin * std::sqrt(static_cast<double>(n));
+  // u = sqrt(chi2_df / df): its density is 2 df u f(df u^2), f that of chi2_df. Beyond mean + 12 sd nothing is left.
+  const double end = std::min(scaled / critical, 1 + 12 / std::sqrt(2 * df));
+  const double log_norm = std::log(2 * df) - df / 2 * std::log(2.0) - std::lgamma(df / 2);
+  const auto integrand = [&](double u) {
+    if (u <= 0) return df == 1 ? std::exp(log_norm) / std::sqrt(df) * std::erf(scaled / std::sqrt(2.0)) : 0.0;
+    const double x = df * u * u;
+    const double density = std::exp(log_norm + std::log(u) + (df / 2 - 1) * std::log(x) - x / 2);
+    return density * std::erf((scaled - critical * u) / std::sqrt(2.0));  // 2 Phi(z) - 1
+  };
+  constexpr int kIntervals = 2000;  // Simpson: the integrand is smooth, its width at least 1 / (12 * 2) of the range
+  const double step = end / kIntervals;
+  double sum = integrand(0) + integrand(end);
+  for (int i = 1; i < kIntervals; ++i) sum += integrand(i * step) * (i % 2 == 1 ? 4 : 2);
+  ABLATE_ASSIGN_OR_RETURN(const double power, Finite(sum * step / 3, "the power"));
+  return std::clamp(power, 0.0, 1.0);
+}
+
+absl::StatusOr<std::optional<int64_t>> SeedsToShowEquivalence(double margin, double alpha, double power,
+                                                              int64_t maximum) {
+  ABLATE_RETURN_IF_ERROR(CheckFraction(power, "power"));
+  return SmallestN(maximum, power, [&](int64_t n) { return EquivalencePower(n, margin, alpha); });
 }
 
 absl::StatusOr<SteinPlan> SteinSampleSize(int64_t n0, double s0, double half_width, int64_t maximum, double level) {

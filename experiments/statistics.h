@@ -38,6 +38,12 @@ absl::StatusOr<Summary> Summarize(std::span<const double> values, double level =
 // t with P(|T_df| <= t) = level. df >= 1.
 absl::StatusOr<double> TCritical(int64_t df, double level);
 
+// P(T_df > t). df >= 1.
+absl::StatusOr<double> StudentUpperTail(int64_t df, double t);
+
+// z with P(Z <= z) = probability, in (0, 1).
+absl::StatusOr<double> NormalQuantile(double probability);
+
 // Upper confidence limit of a standard deviation from n normal values: sd sqrt((n-1) / chi2_{1-confidence, n-1})
 // (Casella & Berger 9.2). n >= 2, sd >= 0.
 absl::StatusOr<double> SdUpperLimit(double sd, int64_t n, double confidence = 0.8);
@@ -115,6 +121,22 @@ absl::StatusOr<double> McNemarExact(int64_t only_arm, int64_t only_baseline);
 // `alpha` finds with probability `power`: delta with P(|T'_{n-1}(delta sqrt n)| > t_{1-alpha/2, n-1}) = power,
 // T' noncentral t. n >= 2, power > alpha. For a family pass alpha / family size.
 absl::StatusOr<double> SmallestDetectable(int64_t n, double alpha = 0.05, double power = 0.8);
+
+// Power of that test at a true difference of `effect` standard deviations; either sign.
+absl::StatusOr<double> PairedPower(int64_t n, double effect, double alpha = 0.05);
+
+// The smallest n at which that power is reached; empty: more than `maximum`. effect != 0, power > alpha. The effect is
+// one that was declared, never one that was seen.
+absl::StatusOr<std::optional<int64_t>> SeedsToDetect(double effect, double alpha = 0.05, double power = 0.8,
+                                                     int64_t maximum = 10000);
+
+// Power of TOST within +-margin (in standard deviations of the paired differences) where the true difference is 0:
+// the integral of 2 Phi(margin sqrt n - t_{1-alpha, n-1} u) - 1, where it is positive, over the density of u = s / sigma
+// (Phillips 1990; Owen's Q at a difference of 0). margin > 0, alpha in (0, 0.5).
+absl::StatusOr<double> EquivalencePower(int64_t n, double margin, double alpha = 0.05);
+// The smallest n at which that power is reached; empty: more than `maximum`.
+absl::StatusOr<std::optional<int64_t>> SeedsToShowEquivalence(double margin, double alpha = 0.05, double power = 0.8,
+                                                              int64_t maximum = 10000);
 
 struct SteinPlan {
   int64_t n = 0;        // seeds in all

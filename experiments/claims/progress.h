@@ -22,7 +22,7 @@ namespace ablate {
 struct ClaimsHistory {
   std::vector<v1::TunedArm> tuning;  // learning_rate > 0: chosen; tries: all learning rates asked for so far
   std::optional<v1::Lock> lock;
-  int looks_done = 0;        // of ConfirmationSpec.looks
+  int looks_done = 0;        // of ConfirmationSpec.looks; for display: the rules count the seeds that were let go
   int confirming_seeds = 0;  // of S2 that were let go so far, in their order
   bool over = false;         // nothing more will be let go
 };
@@ -31,11 +31,16 @@ struct ClaimsHistory {
 struct ClaimsStep {
   std::vector<v1::TunedArm> tuning;  // replaces the history's: rates chosen, or tries added (plan and run them)
   bool tuning_done = false;          // all rates are chosen: plan selection and confirmation with them
-  std::optional<v1::Lock> lock;      // (at_us is the caller's)
-  std::vector<int> confirming_arms;  // with `lock`: arms (of Plan::arms) whose confirming points are let go
-  int release_seeds = 0;             // S2 seeds to be let go from now on, counted from the first; >= the history's
-  bool over = false;                 // the rest of the sealed work is dropped
-  std::string waiting_for;           // in words
+  std::optional<v1::Lock> lock;      // (at_us is the caller's); none where the history has one, made by hand for one
+  // Whenever there is a lock, here or in the history: arms (of Plan::arms) whose confirming points are let go, for the
+  // first release_seeds of S2.
+  std::vector<int> confirming_arms;
+  int release_seeds = 0;  // S2 seeds to be let go from now on, counted from the first; >= the history's
+  int looks_done = 0;     // looks that are complete
+  bool over = false;      // the rest of the sealed work is dropped
+  // In words; "" when over with every run there. Runs without a result are named: nothing is decided without them, and
+  // if they failed for good they must be retried (or, before the lock, an arm locked by hand).
+  std::string waiting_for;
 };
 
 // `measurements` are of this sweep, with phases (Measurement::phase). Called when every job that was let go is over
@@ -43,7 +48,16 @@ struct ClaimsStep {
 absl::StatusOr<ClaimsStep> NextStep(const v1::SweepSpec& spec, const Plan& plan, const ClaimsHistory& history,
                                     std::span<const Measurement> measurements);
 
-// Rows for GetClaims: one a claim, in the order of the file. Before the lock: NOT_YET, without any number.
+// A lock of the candidate that `arm_json` names (axis values, as FindBaseline), against or before the rule: what the
+// rule picks or would pick, and the evidence so far, are in it. InvalidArgument: no select, no reason, not one
+// candidate. FailedPrecondition: locked already.
+absl::StatusOr<v1::Lock> MakeLockByHand(const v1::SweepSpec& spec, const Plan& plan, const ClaimsHistory& history,
+                                        std::span<const Measurement> measurements, const std::string& arm_json,
+                                        const std::string& why);
+
+// Rows for GetClaims: one a claim, in the order of the file. Before the lock: NOT_YET, without any number; so too while
+// runs of the look are awaited, unless the history is over: then what is there is shown, without p.
+// A claim is decided at the first look that supports or refutes it; later looks do not change it.
 // `seen` names, by claim name, the job in which a number it confirms was seen before the lock ("": none).
 absl::StatusOr<std::vector<v1::ClaimRow>> JudgeClaims(const v1::SweepSpec& spec, const Plan& plan,
                                                       const ClaimsHistory& history,
