@@ -93,6 +93,7 @@ function(ablate_emulated_flags target flavour)
     target_link_options(${target} PUBLIC ${ABLATE_LINK_${flavour}})
   else()
     target_link_libraries(${target} PRIVATE ablate_warnings)
+    target_compile_options(${target} PRIVATE -Wno-unknown-pragmas)  # unroll
   endif()
 endfunction()
 
