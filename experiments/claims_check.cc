@@ -311,8 +311,8 @@ absl::Status Checker::Check() const {
   }
   for (int i = 0; i < spec_.claims_size(); ++i) ABLATE_RETURN_IF_ERROR(CheckClaim(i));
   if (spec_.has_tune()) ABLATE_RETURN_IF_ERROR(CheckTune());
-  if (spec_.has_confirm()) ABLATE_RETURN_IF_ERROR(CheckConfirm());
   if (spec_.has_select()) ABLATE_RETURN_IF_ERROR(CheckSelect());
+  if (spec_.has_confirm()) ABLATE_RETURN_IF_ERROR(CheckConfirm());
   return CheckPoints();
 }
 

@@ -1,7 +1,7 @@
 #include "experiments/sweep_file.h"
 
 #include <charconv>
-#include <cmath>
+#include <map>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -11,7 +11,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "experiments/axes.h"
-#include "experiments/ranges.h"
+#include "experiments/sweep_reader.h"
 #include "experiments/yaml_tree.h"
 
 namespace ablate {
@@ -21,221 +21,26 @@ constexpr double kLargestInteger = 9007199254740992.0;  // 2^53
 constexpr int64_t kMaxDataFiles = 10000;
 constexpr size_t kMaxSwitches = 100, kMaxRules = 10000;
 
-// What was found, for messages.
-std::string Found(const YamlNode& node) {
-  switch (node.kind) {
-    case YamlNode::Kind::kNull:
-      return "nothing";
-    case YamlNode::Kind::kList:
-      return "a list";
-    case YamlNode::Kind::kMap:
-      return "a map";
-    case YamlNode::Kind::kScalar:
-      break;
-  }
-  const std::string text = node.text.substr(0, 100);
-  return node.quoted ? absl::StrCat("the text \"", text, "\"") : absl::StrCat("\"", text, "\"");
-}
-
-using SettingList = std::vector<v1::Configuration>;
-
-SweepPlaces::Place PlaceOf(const YamlNode& node) { return {node.line, node.column}; }
-
-class Reader {
+class Reader : public SweepReader {
  public:
-  Reader(const std::string& file_name, SweepPlaces* places) : file_name_(file_name), places_(*places) {}
+  Reader(const std::string& file_name, SweepPlaces* places) : SweepReader(file_name), places_(*places) {}
 
   absl::StatusOr<v1::SweepSpec> Read(const YamlNode& root);
 
  private:
-  absl::Status Error(const YamlNode& node, const std::string& message) const {
-    return YamlError(file_name_, node.line, node.column, message);
-  }
-  absl::Status Expected(const YamlNode& node, const std::string& what) const {
-    return Error(node, absl::StrCat("expected ", what, ", found ", Found(node)));
-  }
-  // A status of the axes' checks, at a place.
-  absl::Status At(const YamlNode& node, const absl::Status& status) const {
-    return Error(node, std::string(ToStd(status.message())));
-  }
-  absl::Status CheckKeys(const YamlNode& map, const std::string& what, const std::vector<std::string>& known) const;
-  const YamlNode* Child(const YamlNode& map, const std::string& key) const;
-
-  absl::StatusOr<std::string> ReadText(const YamlNode& node, const std::string& what) const;
-  absl::StatusOr<int64_t> ReadInteger(const YamlNode& node, const std::string& what, int64_t minimum,
-                                      int64_t maximum) const;
-  absl::StatusOr<std::string> ReadChoice(const YamlNode& node, const std::string& what,
-                                         const std::vector<std::string>& choices) const;
-
-  absl::StatusOr<v1::Value> ReadValue(const std::string& axis, const YamlNode& node) const;
-  absl::StatusOr<std::vector<v1::Value>> ReadValues(const std::string& axis, const YamlNode& node) const;
-  absl::StatusOr<std::vector<v1::Value>> ReadRange(const std::string& axis, const YamlNode& node) const;
-  // {axis: value}; with `expand`, values may be lists and ranges, and the answer is their product.
-  absl::StatusOr<SettingList> ReadSettings(const YamlNode& map, const std::string& what, bool expand) const;
-  absl::StatusOr<v1::Configuration> ReadConfiguration(const YamlNode& map, const std::string& what) const;
-
   absl::Status ReadData(const YamlNode& node);
   absl::Status ReadPath(const YamlNode& node);
   absl::Status ReadAxes(const YamlNode& node);
   absl::Status ReadArms(const YamlNode& node);
   absl::Status ReadExclude(const YamlNode& node);
-  absl::Status ReadSeeds(const YamlNode& node);
   absl::Status ReadEvaluate(const YamlNode& node);
   absl::Status ReadRequires(const YamlNode& node);
   absl::Status ReadNames(const YamlNode& root);
   absl::Status CheckPoints(const YamlNode& root) const;
 
-  const std::string& file_name_;
   SweepPlaces& places_;
   v1::SweepSpec spec_;
 };
-
-absl::Status Reader::CheckKeys(const YamlNode& map, const std::string& what,
-                               const std::vector<std::string>& known) const {
-  if (!map.is_map()) return Expected(map, what);
-  for (size_t i = 0; i < map.items.size(); i += 2) {
-    const YamlNode& key = map.items[i];
-    bool found = false;
-    for (const std::string& name : known) found = found || name == key.text;
-    if (found) continue;
-    const std::string shown = key.text.substr(0, 100);
-    // A common slip: an axis at the top of the file.
-    const std::string hint = FindAxis(key.text) != nullptr ? "; it is an axis: put it under settings, axes or arms"
-                                                           : DidYouMean(shown, known);
-    return Error(key, absl::StrCat("unknown key \"", shown, "\"", hint));
-  }
-  return absl::OkStatus();
-}
-
-const YamlNode* Reader::Child(const YamlNode& map, const std::string& key) const {
-  for (size_t i = 0; i + 1 < map.items.size(); i += 2) {
-    if (map.items[i].text == key) return &map.items[i + 1];
-  }
-  return nullptr;
-}
-
-absl::StatusOr<std::string> Reader::ReadText(const YamlNode& node, const std::string& what) const {
-  if (!node.is_scalar()) return Expected(node, what);
-  return node.text;
-}
-
-absl::StatusOr<int64_t> Reader::ReadInteger(const YamlNode& node, const std::string& what, int64_t minimum,
-                                            int64_t maximum) const {
-  double number = 0;
-  if (!node.is_scalar() || node.quoted || !ReadNumber(node.text, &number) || number != std::floor(number) ||
-      !(number >= static_cast<double>(minimum) && number <= static_cast<double>(maximum))) {
-    return Expected(node, absl::StrCat("a whole number from ", minimum, " to ", maximum, " for ", what));
-  }
-  return static_cast<int64_t>(number);
-}
-
-absl::StatusOr<std::string> Reader::ReadChoice(const YamlNode& node, const std::string& what,
-                                               const std::vector<std::string>& choices) const {
-  if (node.is_scalar()) {
-    for (const std::string& choice : choices) {
-      if (node.text == choice) return choice;
-    }
-  }
-  const std::string nearest = node.is_scalar() ? NearestName(node.text.substr(0, 100), choices) : "";
-  return Error(node,
-               absl::StrCat("expected one of ", absl::StrJoin(choices, ", "), " for ", what, ", found ", Found(node),
-                            nearest.empty() ? "" : absl::StrCat(", did you mean \"", nearest, "\"?")));
-}
-
-absl::StatusOr<v1::Value> Reader::ReadValue(const std::string& axis, const YamlNode& node) const {
-  if (!node.is_scalar()) return Expected(node, "one value for " + axis);
-  absl::StatusOr<v1::Value> value = ParseSetting(axis, node.text, node.quoted);
-  if (!value.ok()) return At(node, value.status());
-  return value;
-}
-
-absl::StatusOr<std::vector<v1::Value>> Reader::ReadRange(const std::string& axis, const YamlNode& node) const {
-  const std::string what = "a list of values or a range {from, to, step} or {from, to, factor} for " + axis;
-  ABLATE_RETURN_IF_ERROR(CheckKeys(node, what, {"from", "to", "step", "factor"}));
-  const YamlNode* factor = Child(node, "factor");
-  const YamlNode* step = Child(node, "step");
-  if ((factor == nullptr) == (step == nullptr))
-    return Error(node, "expected either step or factor in the range of " + axis);
-  const char* const keys[] = {"from", "to", factor != nullptr ? "factor" : "step"};
-  double numbers[3];
-  for (int i = 0; i < 3; ++i) {
-    const YamlNode* child = Child(node, keys[i]);
-    if (child == nullptr) return Error(node, absl::StrCat("the range of ", axis, " has no ", keys[i]));
-    if (!child->is_scalar() || child->quoted || !ReadNumber(child->text, &numbers[i])) {
-      return Expected(*child, absl::StrCat("a number for ", keys[i]));
-    }
-  }
-  const auto range = factor != nullptr ? FactorRange(numbers[0], numbers[1], numbers[2], kMaxPoints)
-                                       : StepRange(numbers[0], numbers[1], numbers[2], kMaxPoints);
-  if (!range.ok()) return At(node, range.status());
-  std::vector<v1::Value> values;
-  for (const double number : *range) {
-    values.push_back(NumberValue(number));
-    const absl::Status status = CheckSetting(axis, values.back());
-    if (!status.ok()) return At(node, status);
-  }
-  return values;
-}
-
-absl::StatusOr<std::vector<v1::Value>> Reader::ReadValues(const std::string& axis, const YamlNode& node) const {
-  std::vector<v1::Value> values;
-  if (node.is_map()) {
-    ABLATE_ASSIGN_OR_RETURN(values, ReadRange(axis, node));
-  } else if (node.is_list()) {
-    if (node.items.empty()) return Error(node, "expected at least one value for " + axis);
-    for (const YamlNode& item : node.items) {
-      ABLATE_ASSIGN_OR_RETURN(v1::Value value, ReadValue(axis, item));
-      values.push_back(std::move(value));
-    }
-  } else {
-    ABLATE_ASSIGN_OR_RETURN(v1::Value value, ReadValue(axis, node));
-    values.push_back(std::move(value));
-  }
-  std::set<std::string> seen;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const std::string text = ValueText(values[i]);
-    if (seen.insert(text).second) continue;
-    return Error(node.is_list() ? node.items[i] : node, absl::StrCat(text, " is there twice for ", axis));
-  }
-  return values;
-}
-
-absl::StatusOr<SettingList> Reader::ReadSettings(const YamlNode& map, const std::string& what, bool expand) const {
-  if (!map.is_map()) return Expected(map, what);
-  SettingList list(1);
-  for (size_t i = 0; i + 1 < map.items.size(); i += 2) {
-    const YamlNode& key = map.items[i];
-    if (expand && key.text == "switch") continue;
-    if (FindAxis(key.text) == nullptr) return At(key, CheckSetting(key.text.substr(0, 100), v1::Value()));
-    std::vector<v1::Value> values;
-    if (expand) {
-      ABLATE_ASSIGN_OR_RETURN(values, ReadValues(key.text, map.items[i + 1]));
-    } else {
-      ABLATE_ASSIGN_OR_RETURN(v1::Value value, ReadValue(key.text, map.items[i + 1]));
-      values.push_back(std::move(value));
-    }
-    if (list.size() * values.size() > static_cast<size_t>(kMaxPoints)) {
-      return Error(map, absl::StrCat("more than ", kMaxPoints, " combinations"));
-    }
-    SettingList longer;
-    longer.reserve(list.size() * values.size());
-    for (const v1::Configuration& config : list) {
-      for (const v1::Value& value : values) {
-        v1::Configuration& with = longer.emplace_back(config);
-        v1::Setting* setting = with.add_settings();
-        setting->set_axis(key.text);
-        *setting->mutable_value() = value;
-      }
-    }
-    list = std::move(longer);
-  }
-  return list;
-}
-
-absl::StatusOr<v1::Configuration> Reader::ReadConfiguration(const YamlNode& map, const std::string& what) const {
-  ABLATE_ASSIGN_OR_RETURN(SettingList list, ReadSettings(map, what, /*expand=*/false));
-  return std::move(list.front());
-}
 
 // One path, or many by one {first..last} of digits: shard_{000001..000103}.bin.
 absl::Status Reader::ReadPath(const YamlNode& node) {
@@ -282,8 +87,8 @@ absl::Status Reader::ReadData(const YamlNode& node) {
   }
   const std::string first = data->files(0).path();
   if (const YamlNode* format = Child(node, "format")) {
-    ABLATE_ASSIGN_OR_RETURN(const std::string name, ReadChoice(*format, "format", {"text", "token_shards"}));
-    data->set_format(name == "text" ? v1::DataRef::TEXT : v1::DataRef::TOKEN_SHARDS);
+    ABLATE_ASSIGN_OR_RETURN(const int shards, ReadChoice(*format, "format", {"text", "token_shards"}));
+    data->set_format(shards == 0 ? v1::DataRef::TEXT : v1::DataRef::TOKEN_SHARDS);
   } else {
     data->set_format(absl::EndsWith(first, ".bin") ? v1::DataRef::TOKEN_SHARDS : v1::DataRef::TEXT);
   }
@@ -366,6 +171,17 @@ absl::Status Reader::ReadArms(const YamlNode& node) {
         ABLATE_ASSIGN_OR_RETURN(*change.mutable_settings(), ReadConfiguration(settings, "settings"));
       }
     }
+    std::map<std::string, std::string> factors;
+    if (const YamlNode* map = Child(item, "factors")) {
+      if (!map->is_map()) return Expected(*map, "a map of factors to levels");
+      for (size_t i = 0; i + 1 < map->items.size(); i += 2) {
+        const YamlNode& name = map->items[i];
+        if (FindAxis(name.text) != nullptr) {
+          return Error(name, name.text + " is an axis: its value is its level; name something else");
+        }
+        ABLATE_ASSIGN_OR_RETURN(factors[name.text], ReadText(map->items[i + 1], "a level of the factor"));
+      }
+    }
     if (spec_.arms_size() + arms.size() > static_cast<size_t>(kMaxPoints)) {
       return Error(node, absl::StrCat("more than ", kMaxPoints, " arms"));
     }
@@ -374,6 +190,7 @@ absl::Status Reader::ReadArms(const YamlNode& node) {
       *arm->mutable_settings() = settings;
       places_.arms.push_back(PlaceOf(item));
       arm->mutable_switches()->Assign(switches.begin(), switches.end());
+      arm->mutable_factors()->insert(factors.begin(), factors.end());
     }
   }
   return absl::OkStatus();
@@ -383,7 +200,9 @@ absl::Status Reader::ReadExclude(const YamlNode& node) {
   if (!node.is_list()) return Expected(node, "a list of rules such as {attention.variant: softmax, attention.p: 3}");
   for (const YamlNode& item : node.items) {
     ABLATE_ASSIGN_OR_RETURN(const SettingList rules, ReadSettings(item, "a rule: a map of settings", /*expand=*/true));
-    if (Child(item, "switch") != nullptr) return Error(item, "a rule cannot name a switch");
+    for (const char* key : {"switch", "factors"}) {
+      if (Child(item, key) != nullptr) return Error(item, absl::StrCat("a rule names values of axes, not ", key));
+    }
     if (item.items.empty()) return Error(item, "a rule without settings would exclude every arm");
     if (spec_.exclude_size() + rules.size() > kMaxRules)
       return Error(item, absl::StrCat("more than ", kMaxRules, " rules"));
@@ -393,47 +212,15 @@ absl::Status Reader::ReadExclude(const YamlNode& node) {
   return absl::OkStatus();
 }
 
-absl::Status Reader::ReadSeeds(const YamlNode& node) {
-  if (node.is_scalar()) {
-    ABLATE_ASSIGN_OR_RETURN(const int64_t count, ReadInteger(node, "seeds (a count, or a list of seeds)", 1, 100000));
-    for (int64_t seed = 0; seed < count; ++seed) spec_.add_seeds(seed);
-    return absl::OkStatus();
-  }
-  if (!node.is_list() || node.items.empty()) return Expected(node, "a count or a list of seeds");
-  std::set<int64_t> seen;
-  for (const YamlNode& item : node.items) {
-    ABLATE_ASSIGN_OR_RETURN(const int64_t seed, ReadInteger(item, "a seed", 0, static_cast<int64_t>(kLargestInteger)));
-    if (!seen.insert(seed).second) return Error(item, absl::StrCat("seed ", seed, " is there twice"));
-    spec_.add_seeds(seed);
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Reader::ReadEvaluate(const YamlNode& node) {
   ABLATE_RETURN_IF_ERROR(CheckKeys(node, "a map for evaluate", {"lengths", "splits"}));
   v1::EvaluationSpec* evaluate = spec_.mutable_evaluate();
   evaluate->Clear();
-  const std::string what = "a length: a multiple of train.length such as 2x, or a number of tokens";
   if (const YamlNode* lengths = Child(node, "lengths")) {
     if (!lengths->is_list()) return Expected(*lengths, "a list of lengths such as [1x, 2x, 4096]");
     for (const YamlNode& item : lengths->items) {
-      double number = 0;
-      if (!item.is_scalar() || item.quoted) return Expected(item, what);
-      const bool multiple = absl::EndsWith(item.text, "x");
-      const std::string digits = multiple ? item.text.substr(0, item.text.size() - 1) : item.text;
-      if (!ReadNumber(digits, &number) || !(number > 0 && number <= 16777216)) return Expected(item, what);
-      if (!multiple && number != std::floor(number)) return Expected(item, what);
-      if (multiple && number > kLongestEvaluation) {
-        return Error(item, absl::StrCat(item.text, " is too long: evaluations reach up to ", kLongestEvaluation,
-                                        "x train.length (see docs/data.md)"));
-      }
+      ABLATE_ASSIGN_OR_RETURN(*evaluate->add_lengths(), ReadLength(item));
       places_.lengths.push_back(PlaceOf(item));
-      v1::LengthSpec* length = evaluate->add_lengths();
-      if (multiple) {
-        length->set_multiple(number);
-      } else {
-        length->set_tokens(static_cast<int64_t>(number));
-      }
     }
   } else {
     for (const double multiple : {1.0, 2.0, 4.0, 8.0}) evaluate->add_lengths()->set_multiple(multiple);
@@ -441,7 +228,8 @@ absl::Status Reader::ReadEvaluate(const YamlNode& node) {
   if (const YamlNode* splits = Child(node, "splits")) {
     if (!splits->is_list()) return Expected(*splits, "a list of splits such as [selection]");
     for (const YamlNode& item : splits->items) {
-      ABLATE_ASSIGN_OR_RETURN(const std::string split, ReadChoice(item, "a split", {"selection", "confirmation"}));
+      ABLATE_ASSIGN_OR_RETURN(const int which, ReadChoice(item, "a split", {"selection", "confirmation"}));
+      const std::string split = which == 0 ? "selection" : "confirmation";
       for (const std::string& other : evaluate->splits()) {
         if (other == split) return Error(item, split + " is there twice");
       }
@@ -457,7 +245,8 @@ absl::Status Reader::ReadRequires(const YamlNode& node) {
   ABLATE_RETURN_IF_ERROR(CheckKeys(node, "a map for requires", {"device", "memory", "labels"}));
   v1::Requirements* required = spec_.mutable_requirements();
   if (const YamlNode* device = Child(node, "device")) {
-    ABLATE_ASSIGN_OR_RETURN(*required->mutable_device(), ReadChoice(*device, "device", {"cpu", "cuda"}));
+    ABLATE_ASSIGN_OR_RETURN(const int cuda, ReadChoice(*device, "device", {"cpu", "cuda"}));
+    required->set_device(cuda == 1 ? "cuda" : "cpu");
   }
   if (const YamlNode* memory = Child(node, "memory")) {
     static constexpr struct {
@@ -523,15 +312,16 @@ absl::Status Reader::CheckPoints(const YamlNode& root) const {
 
 absl::StatusOr<v1::SweepSpec> Reader::Read(const YamlNode& root) {
   ABLATE_RETURN_IF_ERROR(CheckKeys(root, "a sweep file: a map with data and axes or arms",
-                                   {"name", "description", "data", "settings", "axes", "arms", "exclude", "baseline",
-                                    "seeds", "evaluate", "requires", "priority", "keep", "executor"}));
+                                   {"name",     "description", "data",     "settings", "axes",   "arms",    "exclude",
+                                    "baseline", "seeds",       "evaluate", "tune",     "select", "confirm", "claims",
+                                    "alpha",    "factorial",   "requires", "priority", "keep",   "executor"}));
   ABLATE_RETURN_IF_ERROR(ReadNames(root));
   places_.file_name = file_name_;
   places_.root = places_.axes = places_.baseline = PlaceOf(root);
   spec_.set_executor(v1::EXECUTOR_TRAINER);
   if (const YamlNode* executor = Child(root, "executor")) {
-    ABLATE_ASSIGN_OR_RETURN(const std::string name, ReadChoice(*executor, "executor", {"trainer", "noop"}));
-    if (name == "noop") spec_.set_executor(v1::EXECUTOR_NOOP);
+    ABLATE_ASSIGN_OR_RETURN(const int noop, ReadChoice(*executor, "executor", {"trainer", "noop"}));
+    if (noop == 1) spec_.set_executor(v1::EXECUTOR_NOOP);
   }
   if (const YamlNode* data = Child(root, "data")) {
     ABLATE_RETURN_IF_ERROR(ReadData(*data));
@@ -553,7 +343,7 @@ absl::StatusOr<v1::SweepSpec> Reader::Read(const YamlNode& root) {
     ABLATE_ASSIGN_OR_RETURN(*spec_.mutable_baseline(), ReadConfiguration(*baseline, "a map of settings"));
   }
   if (const YamlNode* seeds = Child(root, "seeds")) {
-    ABLATE_RETURN_IF_ERROR(ReadSeeds(*seeds));
+    ABLATE_ASSIGN_OR_RETURN(*spec_.mutable_seeds(), ReadSeedList(*seeds, "seeds", 0));
   } else {
     for (int64_t seed = 0; seed < 3; ++seed) spec_.add_seeds(seed);
   }
@@ -571,9 +361,10 @@ absl::StatusOr<v1::SweepSpec> Reader::Read(const YamlNode& root) {
   }
   spec_.set_keep(v1::KEEP_WEIGHTS);
   if (const YamlNode* keep = Child(root, "keep")) {
-    ABLATE_ASSIGN_OR_RETURN(const std::string name, ReadChoice(*keep, "keep", {"none", "weights", "all"}));
-    spec_.set_keep(name == "none" ? v1::KEEP_NONE : name == "all" ? v1::KEEP_ALL : v1::KEEP_WEIGHTS);
+    ABLATE_ASSIGN_OR_RETURN(const int what, ReadChoice(*keep, "keep", {"none", "weights", "all"}));
+    spec_.set_keep(what == 0 ? v1::KEEP_NONE : what == 2 ? v1::KEEP_ALL : v1::KEEP_WEIGHTS);
   }
+  ABLATE_RETURN_IF_ERROR(ReadClaimParts(*this, root, &spec_, &places_));
   ABLATE_RETURN_IF_ERROR(CheckPoints(root));
   return std::move(spec_);
 }
