@@ -3,6 +3,7 @@
 #include <random>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/emulator/dialect_kernels.h"
 #include "kernels/cuda/emulator/testing.h"
@@ -104,6 +105,45 @@ TEST(Emulator, Bf16RoundsToNearestEven) {
   EXPECT_EQ(ToBf16(NAN).bits, 0x7fff);
   EXPECT_EQ(ToBf16(-0.0f).bits, 0x8000);
   EXPECT_EQ(PackBf16(1.0f, 2.0f), 0x40003f80u);
+}
+
+TEST(Runtime, MemoryRunsOut) {
+  cuda_emu::SetDeviceMemory(1000);
+  void *first = nullptr, *second = nullptr;
+  EXPECT_TRUE(GPU_OK(cudaMalloc(&first, 600)));
+  EXPECT_FALSE(GPU_OK(cudaMalloc(&second, 600)));
+  EXPECT_EQ(second, nullptr);
+  const Failure failure = TakeFailure();
+  EXPECT_EQ(failure.code, cudaErrorMemoryAllocation);
+  EXPECT_THAT(failure.message,
+              testing::MatchesRegex("emulator_test.cc:[0-9]+: cudaMalloc\\(&second, 600\\): .*MemoryAllocation"));
+  size_t free_bytes = 0, total = 0;
+  EXPECT_TRUE(GPU_OK(cudaMemGetInfo(&free_bytes, &total)));
+  EXPECT_EQ(free_bytes, 400u);
+  EXPECT_EQ(total, 1000u);
+  cudaFree(first);
+  EXPECT_EQ(cuda_emu::DeviceMemoryInUse(), 0u);
+  cuda_emu::SetDeviceMemory(size_t{1} << 30);
+}
+
+TEST(Runtime, NothingRunsAfterAFailureUntilItIsTaken) {
+  DeviceArray<float> x(RandomFloats(32 * 32, 1)), out(32 * 32), sums(std::vector<float>(32, 7.0f));
+  LaunchRowSums(x, sums, 0, 32, nullptr);  // an empty grid
+  LaunchRowSums(x, sums, 32, 32, nullptr);
+  EXPECT_FALSE(GPU_OK(cudaStreamSynchronize(nullptr)));
+  const Failure failure = TakeFailure();
+  EXPECT_EQ(failure.code, cudaErrorInvalidConfiguration);
+  EXPECT_THAT(failure.message, testing::StartsWith("dialect_kernels.cu:"));
+  EXPECT_THAT(failure.message, testing::HasSubstr("kernel row_sums_kernel<96>: "));
+  EXPECT_TRUE(TakeFailure().ok());
+  EXPECT_EQ(sums.ToHost(), std::vector<float>(32, 7.0f));
+  LaunchRowSums(x, sums, 32, 32, nullptr);
+  EXPECT_NE(sums.ToHost(), std::vector<float>(32, 7.0f));
+  EXPECT_TRUE(TakeFailure().ok());
+}
+
+TEST(Runtime, GraphsAreNotThereAndSaySo) {
+  EXPECT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal), cudaErrorStreamCaptureUnsupported);
 }
 
 }  // namespace
