@@ -26,6 +26,7 @@
 #include "base/version.h"
 #include "worker/artifact_cache.h"
 #include "worker/daemon.h"
+#include "worker/gpus.h"
 #include "worker/grpc_client.h"
 #include "worker/machine.h"
 #include "worker/noop_executor.h"
@@ -34,7 +35,10 @@
 
 ABSL_FLAG(std::string, server, "", "the coordinator: host:port or unix:PATH");
 ABSL_FLAG(std::string, device, "cpu", "where to compute: cpu or cuda");
-ABSL_FLAG(int, slots, 1, "jobs at a time");
+ABSL_FLAG(int, slots, 0, "jobs at a time; 0: 1, with cuda one for each share of a GPU");
+ABSL_FLAG(std::vector<std::string>, gpus, {}, "with cuda: numbers of the GPUs to use; default: all");
+ABSL_FLAG(int, slots_per_gpu, 1, "with cuda: jobs that share a GPU and its memory");
+ABSL_FLAG(std::string, recompute, "auto", "activations in the backward pass: auto, none or blocks");
 ABSL_FLAG(int, threads_per_slot, 0, "threads of one job; 0: the cores of this machine, divided by the slots");
 ABSL_FLAG(std::string, work_dir, "",
           "folder for data, checkpoints and unfinished business; default: ablate-worker in the user's cache folder");
@@ -64,7 +68,12 @@ constexpr char kHelp[] = R"(ablate-worker: does jobs for a coordinator, until it
 
   --server ADDRESS          the coordinator: host:port or unix:PATH
   --device cpu|cuda         where to compute (cpu)
-  --slots N                 jobs at a time (1)
+  --slots N                 jobs at a time (1; with cuda: GPUs times --slots-per-gpu)
+  --gpus 0,1                with cuda: which GPUs, as CUDA counts them (all); each job has one, or a share of one
+  --slots-per-gpu N         with cuda: jobs that share a GPU, each with its part of the memory (1)
+  --recompute auto|none|blocks
+                            keep the activations for the backward pass, or compute those of each block again; auto: keep
+                            them where they fit (auto); results do not depend on it
   --threads-per-slot N      threads of one job (the cores of this machine, divided by the slots); results do not depend on it
   --work-dir DIR            data, checkpoints and unfinished business ($XDG_CACHE_HOME/ablate-worker or ~/.cache/ablate-worker);
                             one worker a folder
@@ -84,10 +93,24 @@ SIGTERM or SIGINT: saves what runs, hands it back, ends with code 0. A second on
 Exit codes: 0 drained, 1 cannot work (the message says why), 2 usage.
 )";
 
-constexpr const char* kFlagNames[] = {
-    "--server",         "--device",       "--slots",         "--threads-per-slot", "--work-dir",
-    "--data-root",      "--labels",       "--name",          "--cache-bytes",      "--checkpoint-seconds",
-    "--upload-seconds", "--hang-seconds", "--grace-seconds", "--executor",         "--trainer"};
+constexpr const char* kFlagNames[] = {"--gpus",
+                                      "--slots-per-gpu",
+                                      "--recompute",
+                                      "--server",
+                                      "--device",
+                                      "--slots",
+                                      "--threads-per-slot",
+                                      "--work-dir",
+                                      "--data-root",
+                                      "--labels",
+                                      "--name",
+                                      "--cache-bytes",
+                                      "--checkpoint-seconds",
+                                      "--upload-seconds",
+                                      "--hang-seconds",
+                                      "--grace-seconds",
+                                      "--executor",
+                                      "--trainer"};
 
 int Fail(int code, const std::string& message) {
   std::fprintf(stderr, "ablate-worker: %s\n", message.c_str());
@@ -98,12 +121,23 @@ int CheckFlags() {
   if (absl::GetFlag(FLAGS_server).empty())
     return Fail(kExitUsage, "--server is missing: host:port or unix:PATH of an ablate-server");
   const std::string device = absl::GetFlag(FLAGS_device), executor = absl::GetFlag(FLAGS_executor);
-  if (device == "cuda") return Fail(kExitUsage, "--device cuda: this build has no CUDA trainer; use --device cpu");
-  if (device != "cpu") return Fail(kExitUsage, absl::StrCat("--device \"", device, "\": expected cpu or cuda"));
+  if (device != "cpu" && device != "cuda")
+    return Fail(kExitUsage, absl::StrCat("--device \"", device, "\": expected cpu or cuda"));
   if (executor != "trainer" && executor != "noop")
     return Fail(kExitUsage, absl::StrCat("--executor \"", executor, "\": expected trainer or noop"));
-  if (absl::GetFlag(FLAGS_slots) < 1 || absl::GetFlag(FLAGS_slots) > 1024)
+  if (absl::GetFlag(FLAGS_slots) < 0 || absl::GetFlag(FLAGS_slots) > 1024)
     return Fail(kExitUsage, "--slots: expected a number from 1 to 1024");
+  if (device == "cuda" && absl::GetFlag(FLAGS_slots) != 0)
+    return Fail(kExitUsage, "--slots: with --device cuda say --slots-per-gpu (and --gpus)");
+  if (device == "cuda" && executor == "noop")
+    return Fail(kExitUsage, "--executor noop computes nothing: no --device cuda");
+  if (device == "cpu" && (!absl::GetFlag(FLAGS_gpus).empty() || absl::GetFlag(FLAGS_slots_per_gpu) != 1))
+    return Fail(kExitUsage, "--gpus and --slots-per-gpu need --device cuda");
+  if (absl::GetFlag(FLAGS_slots_per_gpu) < 1 || absl::GetFlag(FLAGS_slots_per_gpu) > 64)
+    return Fail(kExitUsage, "--slots-per-gpu: expected a number from 1 to 64");
+  const std::string recompute = absl::GetFlag(FLAGS_recompute);
+  if (recompute != "auto" && recompute != "none" && recompute != "blocks")
+    return Fail(kExitUsage, absl::StrCat("--recompute \"", recompute, "\": expected auto, none or blocks"));
   const int threads = absl::GetFlag(FLAGS_threads_per_slot);
   if (threads < 0 || threads > 4096) return Fail(kExitUsage, "--threads-per-slot: expected a number from 0 to 4096");
   const std::pair<const char*, double> seconds[] = {{"--checkpoint-seconds", absl::GetFlag(FLAGS_checkpoint_seconds)},
@@ -153,7 +187,19 @@ int Main() {
 
   const std::string address = absl::GetFlag(FLAGS_server);
   const bool noop = absl::GetFlag(FLAGS_executor) == "noop";
-  const int slots = absl::GetFlag(FLAGS_slots);
+  const std::string program =
+      absl::GetFlag(FLAGS_trainer).empty() ? JoinPath(ProgramDir(), "ablate-trainer") : absl::GetFlag(FLAGS_trainer);
+  const bool cuda = absl::GetFlag(FLAGS_device) == "cuda";
+  GpuSlots gpus;
+  if (cuda) {
+    const absl::StatusOr<std::vector<Gpu>> all = ListGpus(program);
+    if (!all.ok()) return Fail(kExitUsage, absl::StrCat("--device cuda: ", all.status().message()));
+    absl::StatusOr<GpuSlots> assigned = AssignGpus(*all, absl::GetFlag(FLAGS_gpus), absl::GetFlag(FLAGS_slots_per_gpu));
+    if (!assigned.ok()) return Fail(kExitUsage, absl::StrCat("--device cuda: ", assigned.status().message()));
+    gpus = *std::move(assigned);
+    for (const Gpu& gpu : gpus.gpus) LOG(INFO) << gpu.Describe();
+  }
+  const int slots = cuda ? gpus.slots() : std::max(1, absl::GetFlag(FLAGS_slots));
   const int threads = absl::GetFlag(FLAGS_threads_per_slot) > 0 ? absl::GetFlag(FLAGS_threads_per_slot)
                                                                 : std::max(1, UsableCores() / slots);
 
@@ -170,20 +216,25 @@ int Main() {
   info.set_hostname(absl::GetFlag(FLAGS_name).empty() ? HostName() : absl::GetFlag(FLAGS_name));
   info.set_device_class(absl::GetFlag(FLAGS_device));
   info.set_slots(slots);
-  info.set_memory_bytes(MemoryLimitBytes());
+  info.set_memory_bytes(cuda ? gpus.share_bytes : MemoryLimitBytes());
   info.set_build(BuildVersion());
   info.set_executor(noop ? v1::EXECUTOR_NOOP : v1::EXECUTOR_TRAINER);
   for (const std::string& label : absl::GetFlag(FLAGS_labels)) info.add_labels(label);
   options.link.jitter_seed = std::hash<std::string>()(info.incarnation());
 
   TrainerExecutorOptions trainer;
-  trainer.command.argv = {
-      absl::GetFlag(FLAGS_trainer).empty() ? JoinPath(ProgramDir(), "ablate-trainer") : absl::GetFlag(FLAGS_trainer),
-      "--device", absl::GetFlag(FLAGS_device), "--threads", absl::StrCat(threads)};
+  const auto command_of = [=](int slot) {
+    TrainerCommand command;
+    command.argv = {program, "--threads", absl::StrCat(threads), "--recompute", absl::GetFlag(FLAGS_recompute)};
+    const std::vector<std::string> device =
+        cuda ? gpus.TrainerFlags(slot) : std::vector<std::string>{"--device", absl::GetFlag(FLAGS_device)};
+    command.argv.insert(command.argv.end(), device.begin(), device.end());
+    return command;
+  };
   if (noop) {
     info.set_device_kind("noop");
   } else {
-    const auto ready = ProbeTrainer(trainer.command);
+    const auto ready = ProbeTrainer(command_of(0));
     if (!ready.ok()) return Fail(1, std::string(ready.status().message()));
     info.set_device_kind(ready->device_kind());
   }
@@ -205,12 +256,14 @@ int Main() {
   trainer.upload_seconds = absl::GetFlag(FLAGS_upload_seconds);
   trainer.hang_seconds = absl::GetFlag(FLAGS_hang_seconds);
   trainer.stop_ms = std::max<int64_t>(grace_ms / 2, 1);
-  trainer.memory_limit_bytes = info.memory_bytes();
+  trainer.memory_limit_bytes = MemoryLimitBytes();
   RemoveOldCheckpoints(trainer.checkpoints_dir);
 
-  options.executor = [noop, trainer](int) -> std::unique_ptr<Executor> {
+  options.executor = [noop, trainer, command_of](int slot) -> std::unique_ptr<Executor> {
     if (noop) return std::make_unique<NoopExecutor>();
-    return std::make_unique<TrainerExecutor>(trainer);
+    TrainerExecutorOptions of_slot = trainer;
+    of_slot.command = command_of(slot);
+    return std::make_unique<TrainerExecutor>(of_slot);
   };
   options.transport = &client;
   options.address = address;
@@ -227,7 +280,10 @@ int Main() {
 
   LOG(INFO) << "ablate-worker " << BuildVersion() << ": " << info.worker_id() << " on " << info.hostname() << ", "
             << info.device_kind() << ", " << slots << (slots == 1 ? " slot" : " slots")
-            << (noop ? "" : absl::StrCat(" of ", threads, threads == 1 ? " thread" : " threads"))
+            << (noop   ? ""
+                : cuda ? absl::StrCat(" of ", HumanBytes(static_cast<uint64_t>(gpus.share_bytes)), " on ",
+                                      gpus.gpus.size(), gpus.gpus.size() == 1 ? " GPU" : " GPUs")
+                       : absl::StrCat(" of ", threads, threads == 1 ? " thread" : " threads"))
             << (info.labels().empty() ? "" : absl::StrCat(", labels ", absl::StrJoin(info.labels(), ",")))
             << ", work in " << path;
   Daemon daemon(std::move(options));

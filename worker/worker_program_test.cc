@@ -5,8 +5,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -31,6 +33,7 @@ class WorkerProgramTest : public ::testing::Test {
 
   Subprocess Start(std::vector<std::string> flags, const std::string& work_dir = "work") {
     SubprocessOptions options;
+    options.environment = environment_;
     options.argv = {
         ABLATE_WORKER, "--server",         coordinator_.address(), "--work-dir", dir_.path() + "/" + work_dir,
         "--trainer",   ABLATE_FAKE_TRAINER};
@@ -84,8 +87,12 @@ class WorkerProgramTest : public ::testing::Test {
     return false;
   }
 
+  static constexpr char kTwoGpus[] =
+      "0\t85899345920\t84825604096\t9.0\t13.0\tFake GPU\n1\t85899345920\t84825604096\t9.0\t13.0\tFake GPU\n";
+
   TempDir dir_;
   FakeCoordinator coordinator_;
+  std::map<std::string, std::string> environment_;
 };
 
 TEST_F(WorkerProgramTest, EveryNoopJobIsRecordedOnce) {
@@ -161,9 +168,14 @@ TEST_F(WorkerProgramTest, ANodeInTroubleTakesNoNewWorkForAWhile) {
 }
 
 TEST_F(WorkerProgramTest, WrongFlagsAreExplained) {
-  EXPECT_EQ(Start({"--device", "cuda"}).Wait().code, 2);
-  EXPECT_THAT(Log(), HasSubstr("no CUDA trainer"));
-  EXPECT_EQ(Start({"--slots", "0"}).Wait().code, 2);
+  EXPECT_EQ(Start({"--device", "tpu"}).Wait().code, 2);
+  EXPECT_EQ(Start({"--gpus", "0"}).Wait().code, 2);
+  EXPECT_THAT(Log(), HasSubstr("need --device cuda"));
+  EXPECT_EQ(Start({"--device", "cuda", "--slots", "2"}).Wait().code, 2);
+  EXPECT_THAT(Log(), HasSubstr("say --slots-per-gpu"));
+  EXPECT_EQ(Start({"--device", "cuda", "--slots-per-gpu", "0"}).Wait().code, 2);
+  EXPECT_EQ(Start({"--recompute", "all"}).Wait().code, 2);
+  EXPECT_EQ(Start({"--slots", "-1"}).Wait().code, 2);
   EXPECT_EQ(Start({"--executor", "magic"}).Wait().code, 2);
   EXPECT_EQ(Start({"--slots", "x"}).Wait().code, 2);
   EXPECT_THAT(Log(), HasSubstr("--slots \"x\": expected a whole number"));
@@ -175,6 +187,59 @@ TEST_F(WorkerProgramTest, WrongFlagsAreExplained) {
   }
   EXPECT_EQ(Start({"--trainer", "/nonexistent"}).Wait().code, 1);
   EXPECT_THAT(Log(), HasSubstr("cannot run /nonexistent"));
+}
+
+TEST_F(WorkerProgramTest, WithoutAGpuCudaIsRefused) {
+  EXPECT_EQ(Start({"--device", "cuda"}).Wait().code, 2);
+  EXPECT_THAT(Log(), HasSubstr("ablate-worker: --device cuda: no NVIDIA driver here"));
+  environment_["FAKE_GPUS"] = "";
+  EXPECT_EQ(Start({"--device", "cuda"}).Wait().code, 2);
+  EXPECT_THAT(Log(), HasSubstr("--device cuda: the driver shows no GPU"));
+  environment_["FAKE_GPUS"] = kTwoGpus;
+  EXPECT_EQ(Start({"--device", "cuda", "--gpus", "0,2"}).Wait().code, 2);
+  EXPECT_THAT(Log(), HasSubstr("there is no GPU 2 here"));
+}
+
+TEST_F(WorkerProgramTest, EachSlotHasAGpuOrItsShareOfOne) {
+  environment_["FAKE_GPUS"] = kTwoGpus;
+  for (int i = 0; i < 4; ++i)
+    coordinator_.AddJob(absl::StrCat("job_", i), StageTask(absl::StrCat("steps=1000000 pause_ms=2 n=", i)));
+  Subprocess worker = Start({"--device", "cuda", "--slots-per-gpu", "2"});
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(AwaitStep(absl::StrCat("job_", i), 2)) << Log();
+  EXPECT_THAT(Log(), HasSubstr("GPU 0: Fake GPU, 80.0 GiB of memory (79.0 GiB free), compute capability 9.0, driver"));
+  EXPECT_THAT(Log(), HasSubstr("GPU 1: Fake GPU"));
+  EXPECT_THAT(Log(), HasSubstr("4 slots of 39.5 GiB on 2 GPUs"));
+  const v1::WorkerInfo info = coordinator_.last_request().worker();
+  EXPECT_EQ(info.slots(), 4);
+  EXPECT_EQ(info.device_class(), "cuda");
+  EXPECT_EQ(info.device_kind(), "cuda/fake");
+  EXPECT_EQ(info.memory_bytes(), (int64_t{40} << 30) - (int64_t{512} << 20));
+  std::multiset<std::string> commands;
+  for (const pid_t child : ChildrenOf(worker.pid())) {
+    std::string command = ReadFile(absl::StrCat("/proc/", child, "/cmdline")).value_or("");
+    std::replace(command.begin(), command.end(), '\0', ' ');
+    commands.insert(command.substr(command.find("--device")));
+  }
+  const std::string share = absl::StrCat(" --memory-limit ", info.memory_bytes(), " ");
+  EXPECT_EQ(commands.count("--device cuda:0" + share), 2u);
+  EXPECT_EQ(commands.count("--device cuda:1" + share), 2u);
+  worker.Kill(SIGTERM);
+  EXPECT_EQ(worker.Wait().code, 0) << Log();
+}
+
+TEST_F(WorkerProgramTest, ADeviceFaultCostsOneAttemptNotTheDaemon) {
+  environment_["FAKE_GPUS"] = kTwoGpus;
+  // As the trainer does after a CUDA error: it tells, and ends.
+  coordinator_.AddJob("a", StageTask("at=2 fail=CODE_ERROR exit_after=5"));
+  Subprocess worker = Start({"--device", "cuda", "--gpus", "1"});
+  ASSERT_TRUE(coordinator_.AwaitAllFinished()) << Log();
+  EXPECT_EQ(coordinator_.jobs().at("a").ended.back().failure().kind(), v1::CODE_ERROR);
+  EXPECT_EQ(coordinator_.jobs().at("a").ended.back().failure().message(), "as told");
+  coordinator_.AddJob("b", StageTask("steps=2"));
+  ASSERT_TRUE(coordinator_.AwaitAllFinished()) << Log();
+  EXPECT_EQ(coordinator_.jobs().at("b").ended.back().phase(), v1::AttemptReport::SUCCEEDED);
+  worker.Kill(SIGTERM);
+  EXPECT_EQ(worker.Wait().code, 0);
 }
 
 TEST_F(WorkerProgramTest, ARefusalAtTheFirstContactEndsIt) {

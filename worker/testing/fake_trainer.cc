@@ -4,8 +4,10 @@
 //   checkpoint_every=K        a checkpoint each K steps
 //   at=N                      when the next happens: after step N
 //   signal=S | exit=C | garbage | truncate | hang | fail=KIND | say=BYTES (on stderr)
+//   exit_after=C              after fail: ends, as after a device fault
 //   deaf                      takes no notice of a stop
 //   use_mb=M                  memory to touch first
+// With --list-devices it prints what FAKE_GPUS holds, or refuses where that is not set; --device cuda:N is its class.
 // A checkpoint's weights are "weights <step>" in a file, and a stage that starts from one says so in resumed_from_step.
 #include <poll.h>
 #include <signal.h>
@@ -151,6 +153,7 @@ void Run(const v1::TrainerRequest& request) {
         event.mutable_failed()->set_kind(kind);
         event.mutable_failed()->set_message("as told");
         Send(event);
+        if (script.count("exit_after") > 0) ::_exit(static_cast<int>(Number(script, "exit_after", 0)));
         return;
       }
       Misbehave(script);
@@ -174,10 +177,21 @@ void Run(const v1::TrainerRequest& request) {
   Send(event);
 }
 
-int Main() {
+int Main(const std::vector<std::string>& args) {
   v1::TrainerEvent event;
   event.mutable_ready()->set_device_class("cpu");
   event.mutable_ready()->set_device_kind("fake");
+  for (const std::string& arg : args) {
+    if (arg.rfind("cuda:", 0) == 0) {
+      event.mutable_ready()->set_device_class("cuda");
+      event.mutable_ready()->set_device_kind("cuda/fake");
+    }
+    if (arg != "--list-devices") continue;
+    const char* const gpus = std::getenv("FAKE_GPUS");
+    if (gpus != nullptr) return std::fputs(gpus, stdout) < 0;
+    std::fputs("ablate-trainer: no NVIDIA driver here\n", stderr);
+    return 2;
+  }
   Send(event);
   for (;;) {
     v1::TrainerRequest request;
@@ -189,4 +203,4 @@ int Main() {
 }  // namespace
 }  // namespace ablate
 
-int main() { return ablate::Main(); }
+int main(int argc, char** argv) { return ablate::Main({argv + 1, argv + argc}); }
