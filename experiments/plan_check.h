@@ -1,5 +1,5 @@
 // What planning asks of a sweep before it does any work; a spec may come from a client, without a file. Private to
-// plan*.cc and claims/.
+// plan*.cc.
 #pragma once
 
 #include <cstdint>

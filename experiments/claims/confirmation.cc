@@ -4,37 +4,27 @@
 #include <algorithm>
 #include <set>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "experiments/statistics.h"
 
 namespace ablate {
-namespace {
+bool HigherIsBetter(const std::string& metric) { return metric == "gain"; }
 
-absl::StatusOr<int> ArmOfClaim(const v1::SweepSpec& spec, const Plan& plan, int locked, const v1::ClaimSpec& claim) {
-  if (!claim.selected_arm()) return ArmNamed(spec, plan, claim.arm());
-  if (locked < 0) {
+absl::StatusOr<ClaimPairs> PairsOf(const v1::SweepSpec& spec, const Plan& plan, int locked, int index, int seeds,
+                                   const Measured& measured) {
+  if (plan.claims.size() != static_cast<size_t>(spec.claims_size())) {
+    return absl::InvalidArgumentError("the plan is of another file: its claims are not the spec's");
+  }
+  const v1::ClaimSpec& claim = spec.claims(index);
+  ClaimPairs pairs{.arm = plan.claims[index].arm < 0 ? locked : plan.claims[index].arm,
+                   .baseline = plan.claims[index].against};
+  if (pairs.arm < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("claim ", claim.name(), " is about the selected arm, and nothing was selected"));
   }
-  return locked;
-}
-
-absl::StatusOr<int> BaselineOfClaim(const v1::SweepSpec& spec, const Plan& plan, const v1::ClaimSpec& claim) {
-  if (claim.against().settings().empty()) return plan.baseline_arm;
-  return ArmNamed(spec, plan, claim.against());
-}
-
-}  // namespace
-
-bool HigherIsBetter(const std::string& metric) { return metric == "gain"; }
-
-absl::StatusOr<ClaimPairs> PairsOf(const v1::SweepSpec& spec, const Plan& plan, int locked, const v1::ClaimSpec& claim,
-                                   std::span<const int64_t> seeds, const Measured& measured) {
-  ClaimPairs pairs;
-  ABLATE_ASSIGN_OR_RETURN(pairs.arm, ArmOfClaim(spec, plan, locked, claim));
-  ABLATE_ASSIGN_OR_RETURN(pairs.baseline, BaselineOfClaim(spec, plan, claim));
   const bool rises = claim.kind() == v1::RISES_LESS;
   const std::string split = spec.confirm().split().empty() ? "confirmation" : spec.confirm().split();
   const auto cell = [&](int arm, const v1::LengthSpec& length) {
@@ -53,7 +43,8 @@ absl::StatusOr<ClaimPairs> PairsOf(const v1::SweepSpec& spec, const Plan& plan, 
     for (Side& side : sides) side.at_short = cell(side.arm, claim.short_length());
   }
   std::set<std::string> jobs;
-  for (const int64_t seed : seeds) {
+  const auto count = std::clamp<size_t>(static_cast<size_t>(std::max(0, seeds)), 0, plan.confirming_seeds.size());
+  for (const int64_t seed : std::span(plan.confirming_seeds).first(count)) {
     for (Side& side : sides) {
       side.diverged = side.missing = false;
       side.short_value = 0;
@@ -83,26 +74,16 @@ absl::StatusOr<ClaimPairs> PairsOf(const v1::SweepSpec& spec, const Plan& plan, 
   return pairs;
 }
 
-absl::StatusOr<std::vector<int>> ConfirmingArms(const v1::SweepSpec& spec, const Plan& plan, int locked) {
-  std::set<int> arms = {plan.baseline_arm};
+std::vector<int> ArmsLetGo(const Plan& plan, int locked) {
+  std::set<int> arms(plan.fixed_arms.begin(), plan.fixed_arms.end());
+  arms.insert(plan.baseline_arm);
   if (locked >= 0) arms.insert(locked);
-  for (const v1::Configuration& fixed : spec.confirm().fixed_arms()) {
-    ABLATE_ASSIGN_OR_RETURN(const int arm, ArmNamed(spec, plan, fixed));
-    arms.insert(arm);
-  }
-  for (const v1::ClaimSpec& claim : spec.claims()) {
-    ABLATE_ASSIGN_OR_RETURN(const int arm, ArmOfClaim(spec, plan, locked, claim));
-    ABLATE_ASSIGN_OR_RETURN(const int baseline, BaselineOfClaim(spec, plan, claim));
-    arms.insert(arm);
-    arms.insert(baseline);
-  }
-  return std::vector<int>(arms.begin(), arms.end());
+  return {arms.begin(), arms.end()};
 }
 
 absl::StatusOr<Progress> ScheduleOf(const v1::SweepSpec& spec, const Plan& plan, int locked, const Measured& measured) {
   const v1::ConfirmationSpec& confirm = spec.confirm();
-  const std::vector<int64_t> seeds = ConfirmingSeeds(spec);
-  const int all = static_cast<int>(seeds.size());
+  const int all = static_cast<int>(plan.confirming_seeds.size());
   Progress progress;
   Schedule& schedule = progress.schedule;
   if (!confirm.has_stein()) {
@@ -119,9 +100,7 @@ absl::StatusOr<Progress> ScheduleOf(const v1::SweepSpec& spec, const Plan& plan,
         absl::StrCat("confirm.stein: first is ", first, "; it must lie from 2 to the ", all, " confirming seeds"));
   }
   schedule.stein_first = first;
-  ABLATE_ASSIGN_OR_RETURN(
-      const ClaimPairs pairs,
-      PairsOf(spec, plan, locked, spec.claims(0), std::span(seeds).first(static_cast<size_t>(first)), measured));
+  ABLATE_ASSIGN_OR_RETURN(const ClaimPairs pairs, PairsOf(spec, plan, locked, 0, first, measured));
   if (!pairs.missing.empty()) {
     schedule.looks.push_back(first);
     progress.first_stage = true;

@@ -23,13 +23,14 @@ struct ClaimPairs {
   std::vector<std::string> job_ids;  // all behind the numbers, each once
 };
 
-// `locked`: the arm that `selected` stands for; -1: nothing is selected.
-absl::StatusOr<ClaimPairs> PairsOf(const v1::SweepSpec& spec, const Plan& plan, int locked, const v1::ClaimSpec& claim,
-                                   std::span<const int64_t> seeds, const Measured& measured);
+// Of SweepSpec.claims(claim), over the first `seeds` of S2. `locked`: the arm that `selected` stands for; -1: nothing
+// is selected.
+absl::StatusOr<ClaimPairs> PairsOf(const v1::SweepSpec& spec, const Plan& plan, int locked, int claim, int seeds,
+                                   const Measured& measured);
 
-// The arms whose confirming runs the claims need: the locked one, the baseline, the fixed ones, and those that the
-// claims name. Ascending.
-absl::StatusOr<std::vector<int>> ConfirmingArms(const v1::SweepSpec& spec, const Plan& plan, int locked);
+// The arms whose confirming runs are let go: the locked one, the baseline, the fixed ones (claims name no other).
+// Ascending.
+std::vector<int> ArmsLetGo(const Plan& plan, int locked);
 
 // When so many of S2 are there, the claims are judged at alpha / looks.size().
 struct Schedule {

@@ -37,8 +37,9 @@ Said SaidOf(const v1::SweepSpec& spec, const Plan& plan, const v1::ClaimSpec& cl
   Said said{.level = 1 - AlphaOf(spec)};
   said.arm = plan.arms[arm].label;
   said.baseline = plan.arms[baseline].label;
-  said.length = TokensOf(spec, plan.arms[arm], claim.length());
-  if (claim.kind() == v1::RISES_LESS) said.short_length = TokensOf(spec, plan.arms[arm], claim.short_length());
+  said.length = LengthTokens(claim.length(), plan.arms[arm].train_length);
+  if (claim.kind() == v1::RISES_LESS)
+    said.short_length = LengthTokens(claim.short_length(), plan.arms[arm].train_length);
   return said;
 }
 
@@ -240,7 +241,6 @@ absl::StatusOr<std::vector<v1::ClaimRow>> JudgeClaims(const v1::SweepSpec& spec,
   ABLATE_ASSIGN_OR_RETURN(const Measured measured, Measured::Make(plan, measurements));
   ABLATE_ASSIGN_OR_RETURN(const Progress progress, ScheduleOf(spec, plan, locked, measured));
   const std::vector<int>& looks = progress.schedule.looks;
-  const std::vector<int64_t> all = ConfirmingSeeds(spec);
 
   std::vector<Judged> judged;
   std::string waiting = "the confirming runs are not done";
@@ -259,11 +259,11 @@ absl::StatusOr<std::vector<v1::ClaimRow>> JudgeClaims(const v1::SweepSpec& spec,
                     .last = history.over || k + 1 == looks.size()};
     std::vector<ClaimPairs> family;
     std::string missing;
-    for (const v1::ClaimSpec& claim : spec.claims()) {
-      ABLATE_ASSIGN_OR_RETURN(ClaimPairs pairs, PairsOf(spec, plan, locked, claim,
-                                                        std::span(all).first(static_cast<size_t>(seeds)), measured));
+    for (int i = 0; i < spec.claims_size(); ++i) {
+      ABLATE_ASSIGN_OR_RETURN(ClaimPairs pairs, PairsOf(spec, plan, locked, i, seeds, measured));
       if (!pairs.missing.empty()) {
-        absl::StrAppend(&missing, missing.empty() ? "" : "; ", "claim ", claim.name(), ", ", SeedsText(pairs.missing));
+        absl::StrAppend(&missing, missing.empty() ? "" : "; ", "claim ", spec.claims(i).name(), ", ",
+                        SeedsText(pairs.missing));
       }
       family.push_back(std::move(pairs));
     }

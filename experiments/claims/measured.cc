@@ -1,25 +1,15 @@
 // See measured.h.
 #include "experiments/claims/measured.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/status_macros.h"
-#include "base/strings.h"
 #include "experiments/axes.h"
-#include "experiments/plan_check.h"
 
 namespace ablate {
 namespace {
-
-v1::Configuration FullConfiguration(const v1::SweepSpec& spec, const Arm& arm) {
-  v1::Configuration full = spec.settings();
-  full.mutable_settings()->MergeFrom(arm.values.settings());
-  return full;
-}
 
 bool Covers(const Measurement& run, const MeasuredCell& cell) {
   if (run.length_tokens == 0) return run.split.empty() || run.split == cell.split;
@@ -46,20 +36,13 @@ v1::LengthSpec Multiple(double multiple) {
   return length;
 }
 
-int64_t TokensOf(const v1::SweepSpec& spec, const Arm& arm, const v1::LengthSpec& length) {
-  if (!length.has_multiple()) return length.tokens();
-  const ConfigView view(FullConfiguration(spec, arm));
-  return std::llround(length.multiple() * static_cast<double>(view.Integer("train.length")));
-}
-
 MeasuredCell CellOf(const v1::SweepSpec& spec, const Arm& arm, const std::string& metric, const v1::LengthSpec& length,
                     const std::string& split, bool ntk) {
-  const ConfigView view(FullConfiguration(spec, arm));
-  const int64_t trained = view.Integer("train.length");
-  MeasuredCell cell{.metric = metric, .split = split};
-  cell.length_tokens =
-      length.has_multiple() ? std::llround(length.multiple() * static_cast<double>(trained)) : length.tokens();
-  cell.ntk = ntk && cell.length_tokens > trained && view.Text("model.position") == "rope";
+  MeasuredCell cell{.metric = metric, .length_tokens = LengthTokens(length, arm.train_length), .split = split};
+  if (!ntk || cell.length_tokens <= arm.train_length) return cell;
+  v1::Configuration full = spec.settings();
+  full.mutable_settings()->MergeFrom(arm.values.settings());
+  cell.ntk = ConfigView(full).Text("model.position") == "rope";
   return cell;
 }
 
@@ -117,47 +100,11 @@ std::vector<int> RealArms(const Plan& plan) {
   return real;
 }
 
-absl::StatusOr<int> ArmNamed(const v1::SweepSpec& spec, const Plan& plan, const v1::Configuration& selector) {
-  const std::vector<int> real = RealArms(plan);
-  std::vector<Arm> arms;
-  for (int i : real) arms.push_back(plan.arms[i]);
-  ABLATE_ASSIGN_OR_RETURN(const int found, FindBaseline(spec.settings(), arms, selector));
-  return real[found];
-}
-
 absl::StatusOr<int> ArmOfJson(const Plan& plan, const std::string& json) {
   for (int i : RealArms(plan)) {
     if (plan.arms[i].json == json) return i;
   }
   return absl::InvalidArgumentError(absl::StrCat("the plan has no arm ", json));
-}
-
-absl::StatusOr<std::vector<int>> Candidates(const v1::SweepSpec& spec, const Plan& plan) {
-  const v1::Configuration& among = spec.select().among();
-  std::vector<int> left_out = {plan.baseline_arm};
-  if (among.settings().empty()) {
-    for (const v1::Configuration& fixed : spec.confirm().fixed_arms()) {
-      ABLATE_ASSIGN_OR_RETURN(const int arm, ArmNamed(spec, plan, fixed));
-      left_out.push_back(arm);
-    }
-  }
-  std::vector<int> candidates;
-  for (int i : RealArms(plan)) {
-    if (std::find(left_out.begin(), left_out.end(), i) != left_out.end()) continue;
-    const v1::Configuration full = FullConfiguration(spec, plan.arms[i]);
-    if (HasValues(full, ConfigView(full), among)) candidates.push_back(i);
-  }
-  if (candidates.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("select: no arm but the baseline ",
-                                                   among.settings().empty() ? "and the fixed ones" : "fits `among`"));
-  }
-  return candidates;
-}
-
-std::vector<int64_t> ConfirmingSeeds(const v1::SweepSpec& spec) {
-  const auto& seeds =
-      spec.confirm().seeds().empty() && spec.confirm().reuse_seeds() ? spec.seeds() : spec.confirm().seeds();
-  return {seeds.begin(), seeds.end()};
 }
 
 double AlphaOf(const v1::SweepSpec& spec) { return spec.alpha() > 0 ? spec.alpha() : 0.05; }

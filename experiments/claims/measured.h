@@ -28,9 +28,8 @@ struct MeasuredCell {
   bool ntk = false;
 };
 
-// Lengths given as multiples are of the arm's own training length. NTK acts only above it and with RoPE: elsewhere the
-// cell with NTK on is the one without (docs/statistics.md 5).
-int64_t TokensOf(const v1::SweepSpec& spec, const Arm& arm, const v1::LengthSpec& length);
+// NTK acts only above the training length and with RoPE: elsewhere the cell with NTK on is the one without
+// (docs/statistics.md 5).
 MeasuredCell CellOf(const v1::SweepSpec& spec, const Arm& arm, const std::string& metric, const v1::LengthSpec& length,
                     const std::string& split, bool ntk);
 v1::LengthSpec Multiple(double multiple);
@@ -56,14 +55,8 @@ class Measured {
 
 // The arms that are no learning rate of another: indices of Plan::arms.
 std::vector<int> RealArms(const Plan& plan);
-// The one arm that `selector` names; indices of Plan::arms, tuning arms left out. InvalidArgument as FindBaseline.
-absl::StatusOr<int> ArmNamed(const v1::SweepSpec& spec, const Plan& plan, const v1::Configuration& selector);
 absl::StatusOr<int> ArmOfJson(const Plan& plan, const std::string& json);
-// The arms that the rule chooses from. InvalidArgument: none.
-absl::StatusOr<std::vector<int>> Candidates(const v1::SweepSpec& spec, const Plan& plan);
 
-// S2 in the order of use.
-std::vector<int64_t> ConfirmingSeeds(const v1::SweepSpec& spec);
 double AlphaOf(const v1::SweepSpec& spec);
 
 // "seed 3", "seeds 1, 4".

@@ -16,10 +16,6 @@
 namespace ablate {
 namespace {
 
-bool HasPoints(const Plan& plan, v1::Phase phase) {
-  return std::any_of(plan.points.begin(), plan.points.end(), [&](const Point& p) { return p.phase == phase; });
-}
-
 // True: tuning is over and was over before.
 absl::StatusOr<bool> TuningIsPast(const v1::SweepSpec& spec, const Plan& plan, const ClaimsHistory& history,
                                   const Measured& measured, ClaimsStep* step) {
@@ -31,8 +27,7 @@ absl::StatusOr<bool> TuningIsPast(const v1::SweepSpec& spec, const Plan& plan, c
   step->tuning = std::move(tuning.arms);
   step->waiting_for = std::move(tuning.waiting_for);
   // Asked again after a restart between the choice and the plan made with it: said again.
-  step->tuning_done = tuning.done && (!was_done || (HasPoints(plan, v1::TUNING) && !HasPoints(plan, v1::SELECTING) &&
-                                                    !HasPoints(plan, v1::CONFIRMING) && !HasPoints(plan, v1::PLAIN)));
+  step->tuning_done = tuning.done && (!was_done || !plan.complete);
   if (step->tuning_done) step->waiting_for = "the runs with the learning rates that tuning chose";
   return tuning.done && !step->tuning_done;
 }
@@ -45,14 +40,11 @@ std::string LockWaits(const v1::SweepSpec& spec, size_t arms, int seeds) {
 // The runs of the claims that are awaited among the first `seeds` of S2; "" when there are none.
 absl::StatusOr<std::string> MissingRuns(const v1::SweepSpec& spec, const Plan& plan, int locked, int seeds,
                                         const Measured& measured) {
-  const std::vector<int64_t> all = ConfirmingSeeds(spec);
   std::string text;
-  for (const v1::ClaimSpec& claim : spec.claims()) {
-    ABLATE_ASSIGN_OR_RETURN(const ClaimPairs pairs,
-                            PairsOf(spec, plan, locked, claim,
-                                    std::span(all).first(std::min(all.size(), static_cast<size_t>(seeds))), measured));
+  for (int i = 0; i < spec.claims_size(); ++i) {
+    ABLATE_ASSIGN_OR_RETURN(const ClaimPairs pairs, PairsOf(spec, plan, locked, i, seeds, measured));
     if (pairs.missing.empty()) continue;
-    absl::StrAppend(&text, text.empty() ? "" : "; ", "claim ", claim.name(), ", ", SeedsText(pairs.missing));
+    absl::StrAppend(&text, text.empty() ? "" : "; ", "claim ", spec.claims(i).name(), ", ", SeedsText(pairs.missing));
   }
   return text;
 }
@@ -60,7 +52,7 @@ absl::StatusOr<std::string> MissingRuns(const v1::SweepSpec& spec, const Plan& p
 absl::Status Confirm(const v1::SweepSpec& spec, const Plan& plan, const ClaimsHistory& history,
                      std::span<const Measurement> measurements, int locked, const Measured& measured,
                      ClaimsStep* step) {
-  ABLATE_ASSIGN_OR_RETURN(step->confirming_arms, ConfirmingArms(spec, plan, locked));
+  step->confirming_arms = ArmsLetGo(plan, locked);
   ABLATE_ASSIGN_OR_RETURN(const Progress progress, ScheduleOf(spec, plan, locked, measured));
   const std::vector<int>& looks = progress.schedule.looks;
   step->release_seeds = history.confirming_seeds;
@@ -151,9 +143,8 @@ absl::StatusOr<v1::Lock> MakeLockByHand(const v1::SweepSpec& spec, const Plan& p
     return absl::InvalidArgumentError("a lock by hand needs a reason: it is recorded as a deviation from the plan");
   }
   ABLATE_ASSIGN_OR_RETURN(const v1::Configuration selector, ConfigurationFromJson(arm_json));
-  ABLATE_ASSIGN_OR_RETURN(const int arm, ArmNamed(spec, plan, selector));
-  ABLATE_ASSIGN_OR_RETURN(const std::vector<int> candidates, Candidates(spec, plan));
-  if (std::find(candidates.begin(), candidates.end(), arm) == candidates.end()) {
+  ABLATE_ASSIGN_OR_RETURN(const int arm, FindBaseline(spec.settings(), plan.arms, selector));
+  if (std::find(plan.candidates.begin(), plan.candidates.end(), arm) == plan.candidates.end()) {
     return absl::InvalidArgumentError(absl::StrCat(plan.arms[arm].label,
                                                    " is not among the arms that the rule of this "
                                                    "sweep chooses from"));

@@ -15,8 +15,9 @@ using ::testing::HasSubstr;
 
 constexpr int64_t k2x = 256, k4x = 512;
 
-ClaimsStep Step(const v1::SweepSpec& spec, const Plan& plan, const ClaimsHistory& history,
+ClaimsStep Step(const v1::SweepSpec& spec, Plan plan, const ClaimsHistory& history,
                 const std::vector<Measurement>& measurements) {
+  Complete(spec, &plan);
   auto step = NextStep(spec, plan, history, measurements);
   EXPECT_TRUE(step.ok()) << step.status();
   return step.ok() ? *step : ClaimsStep();
@@ -45,6 +46,7 @@ const Arm& TuningArm(Plan* plan, int arm, double rate) {
   Arm made = MakeArm(values);
   made.phase = v1::TUNING;
   made.tunes = arm;
+  made.learning_rate = rate;
   plan->arms.push_back(made);
   return plan->arms.back();
 }
@@ -220,12 +222,14 @@ TEST(Selection, TheLowestMeanOverTheLengthsIsLocked) {
   }
 }
 
-TEST(Selection, AmongSaysWhoIsACandidate) {
+TEST(Selection, ThePlanSaysWhoIsACandidate) {
   Selecting s;
-  *s.spec.mutable_confirm()->add_fixed_arms() = Lssar(15);
-  *s.spec.mutable_select()->mutable_among() = Lssar(15);
-  EXPECT_EQ(Step(s.spec, s.plan, {}, s.m).lock->arm_json(), s.plan.arms[3].json);
-  *s.spec.mutable_select()->mutable_among() = Softmax();
+  Complete(s.spec, &s.plan);
+  s.plan.candidates = {1, 3};
+  const auto step = NextStep(s.spec, s.plan, {}, s.m);
+  ASSERT_TRUE(step.ok());
+  EXPECT_EQ(step->lock->arm_json(), s.plan.arms[3].json);
+  s.plan.candidates.clear();
   EXPECT_EQ(NextStep(s.spec, s.plan, {}, s.m).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
@@ -291,12 +295,14 @@ TEST(Selection, NoMeasurementOfAConfirmingPhaseIsLookedAt) {
 
 TEST(Selection, AnArmThatThePlanDoesNotHaveIsABug) {
   Selecting s;
+  Complete(s.spec, &s.plan);
   s.m.push_back(Measure(MakeArm(Lssar(99)), 0, v1::SELECTING, k2x, 1.0));
   EXPECT_EQ(NextStep(s.spec, s.plan, {}, s.m).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(Lock, ByHandKeepsWhatTheRuleSays) {
   Selecting s;
+  Complete(s.spec, &s.plan);
   const auto lock = MakeLockByHand(s.spec, s.plan, {}, s.m, R"({"attention.p":15})", "p = 3 has zero rows");
   ASSERT_TRUE(lock.ok()) << lock.status();
   EXPECT_TRUE(lock->by_hand());

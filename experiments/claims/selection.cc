@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
@@ -71,8 +72,7 @@ Json ArmJson(const Plan& plan, int arm) {
   return json.is_discarded() ? Json(plan.arms[arm].label) : json;
 }
 
-Json Evidence(const v1::SweepSpec& spec, const Plan& plan, const std::vector<Score>& scores,
-              const std::vector<v1::LengthSpec>& lengths) {
+Json Evidence(const Plan& plan, const std::vector<Score>& scores, const std::vector<v1::LengthSpec>& lengths) {
   Json candidates = Json::array();
   for (const Score& score : scores) {
     Json entry = {{"arm", ArmJson(plan, score.arm)}};
@@ -80,7 +80,7 @@ Json Evidence(const v1::SweepSpec& spec, const Plan& plan, const std::vector<Sco
     entry["score"] = score.value.has_value() ? Json(*score.value) : Json(nullptr);
     Json means = Json::array();
     for (size_t i = 0; i < lengths.size(); ++i) {
-      Json mean = {{"length", TokensOf(spec, plan.arms[score.arm], lengths[i])}, {"n", score.counts[i]}};
+      Json mean = {{"length", LengthTokens(lengths[i], plan.arms[score.arm].train_length)}, {"n", score.counts[i]}};
       mean["mean"] = score.counts[i] > 0 ? Json(score.means[i]) : Json(nullptr);
       means.push_back(std::move(mean));
     }
@@ -111,11 +111,11 @@ std::string Names(const Plan& plan, const std::vector<Score>& scores, std::vecto
 
 absl::StatusOr<SelectionState> Select(const v1::SweepSpec& spec, const Plan& plan, const Measured& measured) {
   SelectionState state;
-  ABLATE_ASSIGN_OR_RETURN(const std::vector<int> candidates, Candidates(spec, plan));
+  if (plan.candidates.empty()) return absl::InvalidArgumentError("select: the plan has no candidates");
   const std::vector<v1::LengthSpec> lengths(spec.select().lengths().begin(), spec.select().lengths().end());
   const std::vector<v1::LengthSpec> at_1x = {Multiple(1)};
   std::vector<Score> scores, short_scores;
-  for (const int arm : candidates) {
+  for (const int arm : plan.candidates) {
     ABLATE_ASSIGN_OR_RETURN(Score score, ScoreOf(spec, plan, measured, arm, lengths));
     scores.push_back(std::move(score));
     ABLATE_ASSIGN_OR_RETURN(Score short_score, ScoreOf(spec, plan, measured, arm, at_1x));
@@ -131,8 +131,8 @@ absl::StatusOr<SelectionState> Select(const v1::SweepSpec& spec, const Plan& pla
                       {"split", spec.select().split()},
                       {"ntk", spec.select().ntk()},
                       {"seeds", std::vector<int64_t>(spec.seeds().begin(), spec.seeds().end())}};
-  evidence["candidates"] = Evidence(spec, plan, scores, lengths);
-  evidence["rule_at_1x"] = {{"standing", "exploratory"}, {"candidates", Evidence(spec, plan, short_scores, at_1x)}};
+  evidence["candidates"] = Evidence(plan, scores, lengths);
+  evidence["rule_at_1x"] = {{"standing", "exploratory"}, {"candidates", Evidence(plan, short_scores, at_1x)}};
 
   if (!missing && best != nullptr) {
     state.arm = best->arm;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +46,7 @@ inline Arm MakeArm(v1::Configuration values) {
   arm.values = std::move(values);
   arm.json = ToJson(arm.values);
   arm.label = Label(arm.values);
+  arm.train_length = 128;
   return arm;
 }
 
@@ -72,6 +74,31 @@ inline v1::SweepSpec MakeSpec(int n1, int n2) {
   spec.mutable_confirm()->set_split("confirmation");
   for (int i = 0; i < n2; ++i) spec.mutable_confirm()->add_seeds(100 + i);
   return spec;
+}
+
+// What MakePlan finds in the spec: arms of claims, fixed arms, candidates, seeds.
+inline void Complete(const v1::SweepSpec& spec, Plan* plan) {
+  const auto named = [&](const v1::Configuration& selector) {
+    const auto arm = FindBaseline(spec.settings(), plan->arms, selector);
+    EXPECT_TRUE(arm.ok()) << arm.status();
+    return arm.ok() ? *arm : 0;
+  };
+  std::set<int> fixed;
+  for (const v1::Configuration& arm : spec.confirm().fixed_arms()) fixed.insert(named(arm));
+  plan->claims.clear();
+  for (const v1::ClaimSpec& claim : spec.claims()) {
+    PlannedClaim planned;
+    if (!claim.selected_arm()) fixed.insert(planned.arm = named(claim.arm()));
+    if (!claim.against().settings().empty()) fixed.insert(planned.against = named(claim.against()));
+    plan->claims.push_back(planned);
+  }
+  fixed.erase(plan->baseline_arm);
+  plan->fixed_arms.assign(fixed.begin(), fixed.end());
+  plan->candidates.clear();
+  for (int arm = 1; arm < static_cast<int>(plan->arms.size()) && spec.has_select(); ++arm) {
+    if (plan->arms[arm].phase != v1::TUNING && !fixed.contains(arm)) plan->candidates.push_back(arm);
+  }
+  plan->confirming_seeds.assign(spec.confirm().seeds().begin(), spec.confirm().seeds().end());
 }
 
 inline v1::ClaimSpec* AddClaim(v1::SweepSpec* spec, const std::string& name, v1::ClaimKind kind, double margin = 0) {
@@ -143,6 +170,7 @@ struct Sweep {
     return m.front();
   }
   std::vector<v1::ClaimRow> Judge(const std::vector<std::pair<std::string, std::string>>& seen = {}) {
+    Complete(spec, &plan);
     auto rows = JudgeClaims(spec, plan, history, m, seen);
     EXPECT_TRUE(rows.ok()) << rows.status();
     return rows.ok() ? *rows : std::vector<v1::ClaimRow>(std::max(1, spec.claims_size()));

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -17,26 +16,15 @@
 namespace ablate {
 namespace {
 
-constexpr char kRate[] = "train.learning_rate";
-
 bool SameRate(double a, double b) { return std::abs(a - b) <= 1e-9 * std::max(std::abs(a), std::abs(b)); }
 
 // The rate becomes a setting: 12 digits, so that 0.003 * 3 is 0.009.
 double Rounded(double rate) { return std::strtod(absl::StrFormat("%.12g", rate).c_str(), nullptr); }
 
-std::optional<double> RateOf(const Arm& arm) {
-  for (const v1::Setting& setting : arm.values.settings()) {
-    if (setting.axis() == kRate) return setting.value().number();
-  }
-  return std::nullopt;
-}
-
 // Index of the arm in the plan that tries this rate for `arm`; -1: not planned yet.
 int TryArm(const Plan& plan, int arm, double rate) {
   for (size_t i = 0; i < plan.arms.size(); ++i) {
-    if (plan.arms[i].tunes != arm) continue;
-    const std::optional<double> of = RateOf(plan.arms[i]);
-    if (of.has_value() && SameRate(*of, rate)) return static_cast<int>(i);
+    if (plan.arms[i].tunes == arm && SameRate(plan.arms[i].learning_rate, rate)) return static_cast<int>(i);
   }
   return -1;
 }
