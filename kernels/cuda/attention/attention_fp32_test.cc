@@ -361,7 +361,7 @@ TEST(CudaAttention, SaysWhichHeadDimensionsItTakes) {
 TEST(CudaAttention, WorkspaceIsLinearInTheLength) {
   const int64_t at_1k = AttentionBackwardWorkspaceBytes({.B = 2, .T = 1024, .H = 12, .D = 64});
   EXPECT_EQ(AttentionBackwardWorkspaceBytes({.B = 2, .T = 16384, .H = 12, .D = 64}), 16 * at_1k);
-  EXPECT_LE(at_1k, 2 * 1024 * 12 * 20);
+  EXPECT_LE(at_1k, 2 * 1024 * 12 * 64);  // bytes a row
 }
 
 }  // namespace
