@@ -38,7 +38,7 @@ struct AttentionCounts {
 };
 
 // What activations are stored in, and what matrix products read. kBf16: the parameters stay float32 (master weights);
-// a product reads them rounded.
+// a product reads them rounded, from a copy that the backend may keep (2 bytes a weight, which plans for memory count).
 enum class Precision { kFloat32, kBf16 };
 
 // An element of an activation array, opaque: only a backend knows how many bits it has (activation_bytes()).

@@ -23,11 +23,17 @@ inline void PrintNotCovered(const std::string& name, const std::vector<std::stri
 
 // InvalidArgument or NotFound: the file cannot be read or used.
 // Double reference: 1e-10. Backend in float32: 2e-4 for outputs, 2e-3 for gradients; relative to the larger of 1 and
-// the tensor's largest value (saturated rows have true gradients of 1e-30).
+// the tensor's largest value (saturated rows have true gradients of 1e-30). Backend in bf16: Bf16Bounds of
+// attention_run.h. Heads that the backend has no kernel for count as not covered.
 absl::StatusOr<CheckOutcome> CheckAttention(const std::string& path, Backend* backend);
 // Double reference: 1e-10. Backend: gradients 2e-3 of each tensor's largest value and of each step's norm, losses of
 // the optimiser's steps and with Dynamic NTK 1e-3.
+// In bf16: losses 1e-2, gradients and norms 1e-1 (what a rounding does to a gradient depends on the model; the bound
+// tells a wrong formula from a rounded one).
 absl::StatusOr<CheckOutcome> CheckModel(const std::string& path, Backend* backend);
+// Every variant on generated inputs of T rows against the reference, within Bf16Bounds. InvalidArgument: the backend
+// is none of bf16, or has no kernel for d.
+absl::StatusOr<CheckOutcome> CheckBf16(int T, int d, Backend* backend);
 
 // Worst |got - want| / max(floor, largest |want|); infinity when sizes differ or a value is not finite.
 template <typename GotVector, typename WantVector>

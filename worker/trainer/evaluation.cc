@@ -31,6 +31,7 @@ absl::StatusOr<std::string> Identity(const std::string& path) {
 
 void Evaluator::Unload() {
   model_.reset();
+  memory_planned_ = 0;
   loaded_.clear();
 }
 
@@ -63,8 +64,14 @@ absl::Status Evaluator::Load(const v1::RunEvaluation& request, const DataSet& da
 }
 
 absl::Status Evaluator::CheckMemory(const ModelConfig& model, const EvalConfig& eval, int length, int64_t windows) {
-  const int64_t rows = std::clamp<int64_t>(eval.batch_tokens / length, 1, windows);
-  return PlanEvaluation(backend_, model, static_cast<int>(rows), length, eval.options, model_->allocated_bytes());
+  const auto rows = static_cast<int>(std::clamp<int64_t>(eval.batch_tokens / length, 1, windows));
+  ABLATE_ASSIGN_OR_RETURN(const MemoryNeed need, EvaluationNeed(*backend_, model, rows, length, eval.options));
+  // What an evaluation took, the loaded model keeps for the next.
+  if (need.total() <= memory_planned_) return absl::OkStatus();
+  ABLATE_RETURN_IF_ERROR(PlanEvaluation(backend_, model, rows, length, eval.options,
+                                        std::max(memory_planned_, model_->allocated_bytes())));
+  memory_planned_ = need.total();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> Evaluator::Run(const v1::RunEvaluation& request, DataSet* data, TaskControl* control,

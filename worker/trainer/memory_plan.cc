@@ -85,6 +85,11 @@ class CountingBackend : public Backend {
 
 std::string Bytes(int64_t bytes) { return HumanBytes(static_cast<uint64_t>(bytes)); }
 
+// bf16 products read the weights rounded, from a copy that the backend keeps.
+int64_t RoundedWeights(const Backend& backend, const MemoryNeed& need) {
+  return backend.precision() == Precision::kBf16 ? need.weights / 2 : 0;
+}
+
 absl::Status TooLarge(std::string_view what, const MemoryNeed& need, int64_t free, std::string_view advice) {
   return absl::ResourceExhaustedError(absl::StrCat(ToAbsl(what), " needs ", Bytes(need.total()), " of device memory, ",
                                                    Bytes(free), " are free (", need.Describe(), "). ", ToAbsl(advice)));
@@ -117,7 +122,8 @@ absl::StatusOr<MemoryNeed> TrainingNeed(const Backend& backend, const ModelConfi
   need.logits = model->LogitBytes(int64_t{model->TrainingGroup(B, T)} * T);
   need.activations = model->allocated_bytes() - need.weights - need.gradients - need.optimizer - need.logits;
   need.workspace = backend.WorkspaceBytes({model->TrainingGroup(B, T), T, config.heads, config.head_dim(), 0},
-                                          config.vocab, /*backward=*/true);
+                                          config.vocab, /*backward=*/true) +
+                   RoundedWeights(backend, need);
   return need;
 }
 
@@ -131,7 +137,8 @@ absl::StatusOr<MemoryNeed> EvaluationNeed(const Backend& backend, const ModelCon
   need.logits = model->LogitBytes(int64_t{model->EvaluationGroup(B, T)} * T);
   need.activations = model->allocated_bytes() - need.weights - need.logits;
   need.workspace = backend.WorkspaceBytes({model->EvaluationGroup(B, T), T, config.heads, config.head_dim(), 0},
-                                          config.vocab, /*backward=*/false);
+                                          config.vocab, /*backward=*/false) +
+                   RoundedWeights(backend, need);
   return need;
 }
 

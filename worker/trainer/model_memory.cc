@@ -1,6 +1,5 @@
 // The device memory of Model: what is allocated, when, and how large the pieces are that passes work in.
 #include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -11,9 +10,8 @@ namespace ablate {
 namespace {
 
 // Rows that evaluation takes at a time through everything but attention; whole sequences up to this many go together.
-// Logits held at a time, unless kLeastLogitRows rows take more. The wide ones are for devices that want all the rows
-// they can get (Backend::preferred_rows): thousands of cores, and memory to match.
-constexpr int64_t kEvalRows = 2048, kWideEvalRows = 32768;
+// Logits held at a time, unless kLeastLogitRows rows take more.
+constexpr int64_t kEvalRows = 2048, kMostEvalRows = 32768;
 constexpr int64_t kLogits = int64_t{1} << 22, kWideLogits = int64_t{1} << 28;
 constexpr int64_t kLeastLogitRows = 256;
 
@@ -55,9 +53,10 @@ absl::Status Model::Impl::EnsureTrainingState() {
   return absl::OkStatus();
 }
 
-bool Model::Impl::wide_device() const { return backend->preferred_rows() == std::numeric_limits<int64_t>::max(); }
+// Devices that want more rows than evaluation on the CPU takes have thousands of cores, and the memory to match.
+bool Model::Impl::wide_device() const { return backend->preferred_rows() > kEvalRows; }
 
-int64_t Model::Impl::EvalRows() const { return wide_device() ? kWideEvalRows : kEvalRows; }
+int64_t Model::Impl::EvalRows() const { return std::clamp(backend->preferred_rows(), kEvalRows, kMostEvalRows); }
 
 int64_t Model::Impl::LogitRows(int64_t rows) const {
   const int64_t elements = wide_device() ? kWideLogits : kLogits;

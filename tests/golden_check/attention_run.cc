@@ -1,0 +1,188 @@
+#include "tests/golden_check/attention_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "base/status_macros.h"
+#include "kernels/reference/attention.h"
+
+namespace ablate {
+namespace {
+
+using Floats = std::vector<float>;
+
+// Nearest, ties to even; the values here are finite.
+uint16_t ToBf16(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+float FromBf16(uint16_t half) {
+  const uint32_t bits = uint32_t{half} << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// Device memory of a case's arrays, freed with the object.
+class Buffers {
+ public:
+  explicit Buffers(Backend* backend) : backend_(backend) {}
+  ~Buffers() {
+    for (void* memory : all_) backend_->Free(memory);
+  }
+  absl::StatusOr<float*> Make(int64_t floats) {
+    ABLATE_ASSIGN_OR_RETURN(void* memory, backend_->Allocate(sizeof(float) * floats));
+    all_.push_back(memory);
+    return static_cast<float*>(memory);
+  }
+  absl::StatusOr<float*> Make(const std::vector<double>& values) {
+    ABLATE_ASSIGN_OR_RETURN(float* memory, Make(static_cast<int64_t>(values.size())));
+    const Floats host(values.begin(), values.end());
+    backend_->CopyToDevice(memory, host.data(), sizeof(float) * host.size());
+    return memory;
+  }
+  absl::StatusOr<Element*> MakeElements(int64_t elements) {
+    ABLATE_ASSIGN_OR_RETURN(void* memory, backend_->Allocate(elements * backend_->activation_bytes()));
+    all_.push_back(memory);
+    return static_cast<Element*>(memory);
+  }
+  absl::StatusOr<Element*> MakeElements(const std::vector<double>& values) {
+    ABLATE_ASSIGN_OR_RETURN(Element * memory, MakeElements(static_cast<int64_t>(values.size())));
+    const Floats host(values.begin(), values.end());
+    if (backend_->precision() == Precision::kFloat32) {
+      backend_->CopyToDevice(memory, host.data(), sizeof(float) * host.size());
+    } else {
+      std::vector<uint16_t> rounded(host.size());
+      std::transform(host.begin(), host.end(), rounded.begin(), ToBf16);
+      backend_->CopyToDevice(memory, rounded.data(), sizeof(uint16_t) * rounded.size());
+    }
+    return memory;
+  }
+  Floats Host(const float* memory, int64_t floats) {
+    Floats host(floats);
+    backend_->CopyToHost(host.data(), memory, sizeof(float) * floats);
+    return host;
+  }
+  Floats Host(const Element* memory, int64_t elements) {
+    if (backend_->precision() == Precision::kFloat32) return Host(reinterpret_cast<const float*>(memory), elements);
+    std::vector<uint16_t> rounded(elements);
+    backend_->CopyToHost(rounded.data(), memory, sizeof(uint16_t) * elements);
+    Floats host(elements);
+    std::transform(rounded.begin(), rounded.end(), host.begin(), FromBf16);
+    return host;
+  }
+
+ private:
+  Backend* const backend_;
+  std::vector<void*> all_;
+};
+
+std::vector<double> Rounded(const std::vector<double>& values) {
+  std::vector<double> rounded;
+  rounded.reserve(values.size());
+  for (const double value : values) rounded.push_back(FromBf16(ToBf16(static_cast<float>(value))));
+  return rounded;
+}
+
+// Infinity when sizes differ or a value is not finite. A gradient that is zero but for rounding is measured against
+// the size of what it was computed from.
+double FrobeniusError(const Floats& got, const std::vector<double>& want, double least_norm) {
+  if (got.size() != want.size()) return 1e300;
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (!std::isfinite(got[i])) return 1e300;
+    error += (got[i] - want[i]) * (got[i] - want[i]);
+    norm += want[i] * want[i];
+  }
+  return std::sqrt(error) / std::max(std::sqrt(norm), least_norm);
+}
+
+double Norm(const std::vector<double>& values) {
+  double norm = 0;
+  for (const double value : values) norm += value * value;
+  return std::sqrt(norm);
+}
+
+}  // namespace
+
+absl::StatusOr<AttentionRun> RunAttention(const GoldenAttentionCase& c, Backend* backend) {
+  const AttentionShape shape{1, c.T, 1, c.d, c.window};
+  const int64_t n = int64_t{c.T} * c.d;
+  Buffers buffers(backend);
+  std::vector<double> packed(3 * n);
+  for (int t = 0; t < c.T; ++t) {
+    for (int i = 0; i < c.d; ++i) {
+      packed[(int64_t{t} * 3 + 0) * c.d + i] = c.q[int64_t{t} * c.d + i];
+      packed[(int64_t{t} * 3 + 1) * c.d + i] = c.k[int64_t{t} * c.d + i];
+      packed[(int64_t{t} * 3 + 2) * c.d + i] = c.v[int64_t{t} * c.d + i];
+    }
+  }
+  ABLATE_ASSIGN_OR_RETURN(Element * qkv, buffers.MakeElements(packed));
+  ABLATE_ASSIGN_OR_RETURN(Element * dout, buffers.MakeElements(c.dout));
+  std::vector<Element*> split;
+  for (int i = 0; i < 7; ++i) {
+    ABLATE_ASSIGN_OR_RETURN(Element * memory, buffers.MakeElements(n));
+    split.push_back(memory);
+  }
+  Element *q = split[0], *k = split[1], *v = split[2], *out = split[3], *dq = split[4], *dk = split[5], *dv = split[6];
+  ABLATE_ASSIGN_OR_RETURN(float* q_norm, buffers.Make(c.T));
+  ABLATE_ASSIGN_OR_RETURN(float* k_norm, buffers.Make(c.T));
+  ABLATE_ASSIGN_OR_RETURN(float* row_stats, buffers.Make(AttentionRowStatFloats(shape)));
+  ABLATE_ASSIGN_OR_RETURN(Element * dqkv, buffers.MakeElements(3 * n));
+  float *s = nullptr, *b = nullptr, *ds = nullptr, *db = nullptr;
+  if (c.spec.has_learned_scale()) {
+    ABLATE_ASSIGN_OR_RETURN(s, buffers.Make(std::vector<double>{c.learned_s}));
+    ABLATE_ASSIGN_OR_RETURN(ds, buffers.Make(1));
+  }
+  if (c.spec.has_learned_bias()) {
+    ABLATE_ASSIGN_OR_RETURN(b, buffers.Make(std::vector<double>{c.learned_b}));
+    ABLATE_ASSIGN_OR_RETURN(db, buffers.Make(1));
+  }
+  backend->QkvForward(qkv, nullptr, nullptr, c.spec.qk_norm, q, k, v, q_norm, k_norm, shape);
+  backend->AttentionForward(c.spec, shape, q, k, v, s, b, out, row_stats);
+  backend->AttentionBackward(c.spec, shape, q, k, v, s, b, out, dout, row_stats, dq, dk, dv, ds, db);
+  backend->QkvBackward(dq, dk, dv, q, k, nullptr, nullptr, c.spec.qk_norm, q_norm, k_norm, dqkv, shape);
+  ABLATE_RETURN_IF_ERROR(backend->Synchronize());
+
+  AttentionRun run;
+  run.out = buffers.Host(out, n);
+  const Floats gradients = buffers.Host(dqkv, 3 * n);
+  Floats* const parts[3] = {&run.dq, &run.dk, &run.dv};
+  for (int t = 0; t < c.T; ++t) {
+    for (int part = 0; part < 3; ++part) {
+      const auto row = gradients.begin() + (int64_t{t} * 3 + part) * c.d;
+      parts[part]->insert(parts[part]->end(), row, row + c.d);
+    }
+  }
+  if (ds != nullptr) run.dlearned_s = buffers.Host(ds, 1)[0];
+  if (db != nullptr) run.dlearned_b = buffers.Host(db, 1)[0];
+  ABLATE_RETURN_IF_ERROR(backend->Synchronize());
+  return run;
+}
+
+Bf16Errors Bf16Bounds(const AttentionSpec& spec) {
+  // out, dq (and dk), dv as modelled.
+  const auto twice = [](double out, double dq, double dv) { return Bf16Errors{2 * out, 2 * dq, 2 * dq, 2 * dv}; };
+  if (!spec.sharpen_p) {
+    return spec.activation == Activation::kExp ? twice(1.8e-3, 3.2e-3, 2.2e-3) : twice(2.9e-3, 3.7e-3, 2.9e-3);
+  }
+  if (*spec.sharpen_p <= 1) return twice(3.3e-3, 2.6e-2, 3.5e-3);
+  if (*spec.sharpen_p <= 3) return twice(4.0e-3, 5.6e-3, 4.2e-3);
+  if (*spec.sharpen_p <= 15) return twice(6.4e-3, 1.5e-2, 6.4e-3);
+  return twice(1.1e-2, 3.3e-2, 1.0e-2);
+}
+
+Bf16Errors ErrorsInBf16(const GoldenAttentionCase& c, const AttentionRun& run) {
+  const std::vector<double> q = Rounded(c.q), k = Rounded(c.k), v = Rounded(c.v), dout = Rounded(c.dout);
+  const reference::AttentionResult want = reference::Attention(c.spec, c.T, c.d, c.window, q.data(), k.data(), v.data(),
+                                                               c.learned_s, c.learned_b, dout.data());
+  // Saturated rows have gradients of 1e-30 that are differences of numbers as large as dout.
+  const double least = 1e-1 * Norm(dout);
+  return {FrobeniusError(run.out, want.out, 1e-3 * Norm(v)), FrobeniusError(run.dq, want.dq, least),
+          FrobeniusError(run.dk, want.dk, least), FrobeniusError(run.dv, want.dv, least)};
+}
+
+}  // namespace ablate

@@ -1,0 +1,36 @@
+// One head's attention through a backend, as the model calls it, and how far bf16 may be off. Must not know files.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/attention/golden_cases.h"
+#include "kernels/backend.h"
+
+namespace ablate {
+
+struct AttentionRun {
+  std::vector<float> out, dq, dk, dv;
+  double dlearned_s = 0, dlearned_b = 0;
+};
+
+// Of the case's inputs: the packed projection, l2 normalisation, attention, and back. Status: the backend's.
+absl::StatusOr<AttentionRun> RunAttention(const GoldenAttentionCase& c, Backend* backend);
+
+// Relative errors by the Frobenius norm, of bf16 operands with accumulation in float32.
+struct Bf16Errors {
+  double out = 0, dq = 0, dk = 0, dv = 0;
+};
+
+// What a faithful bf16 implementation shows, times two (docs/kernels.md has the model: T = 1024, d = 64).
+Bf16Errors Bf16Bounds(const AttentionSpec& spec);
+
+// Against the double-precision reference on the case's inputs rounded to bf16: what the rounding of inputs does is
+// nobody's fault.
+Bf16Errors ErrorsInBf16(const GoldenAttentionCase& c, const AttentionRun& run);
+
+inline bool Within(const Bf16Errors& errors, const Bf16Errors& bounds) {
+  return errors.out <= bounds.out && errors.dq <= bounds.dq && errors.dk <= bounds.dk && errors.dv <= bounds.dv;
+}
+
+}  // namespace ablate
