@@ -82,7 +82,8 @@ absl::StatusOr<SubmitOutcome> Scheduler::OnPlanChange(const PlanChange& change, 
     rows.reserve(keys.size());
     for (const std::string& key : keys) {
       const Job* job = JobOfSweep(row, key);
-      if (job == nullptr) return absl::NotFoundError(absl::StrCat("sweep \"", sweep.record.name, "\" has no job ", key));
+      if (job == nullptr)
+        return absl::NotFoundError(absl::StrCat("sweep \"", sweep.record.name, "\" has no job ", key));
       rows.push_back(job->record.row);
     }
     return rows;
@@ -141,7 +142,8 @@ absl::Status Scheduler::CanVerify(JobRow row) const {
   };
   if (record.verify_of != 0) return refuse("it is a verification itself");
   if (record.sealed) return refuse("it is sealed, and has no result");
-  if (record.state != v1::SUCCEEDED) return refuse(absl::StrCat("it is ", ToAbsl(StateName(record.state)), ", not done"));
+  if (record.state != v1::SUCCEEDED)
+    return refuse(absl::StrCat("it is ", ToAbsl(StateName(record.state)), ", not done"));
   if (record.attempt == 0) {
     return refuse("it was recorded without running, because the training that it measures diverged");
   }
