@@ -83,6 +83,16 @@ class ProfiledBackend : public Backend {
     Timer timer(seconds_, absl::StrCat("linear backward ", I, "->", O));
     inner_->LinearBackward(dout, x, w, dx, dw, db, N, I, O);
   }
+  int64_t LogitStride(int V) const override { return inner_->LogitStride(V); }
+  void LogitsForward(const Element* x, const float* w, Element* logits, int N, int I, int V) override {
+    Timer timer(seconds_, absl::StrCat("linear forward ", I, "->", V));
+    inner_->LogitsForward(x, w, logits, N, I, V);
+  }
+  void LogitsBackward(const Element* dlogits, const Element* x, const float* w, Element* dx, float* dw, int N, int I,
+                      int V) override {
+    Timer timer(seconds_, absl::StrCat("linear backward ", I, "->", V));
+    inner_->LogitsBackward(dlogits, x, w, dx, dw, N, I, V);
+  }
   void GeluForward(const Element* x, Element* out, int64_t n) override {
     Timer timer(seconds_, "gelu forward");
     inner_->GeluForward(x, out, n);

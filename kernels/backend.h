@@ -111,6 +111,18 @@ class Backend {
   virtual void LinearBackward(const Element* dout, const Element* x, const float* w, Element* dx, float* dw, float* db,
                               int N, int I, int O) = 0;
 
+  // --- logits: x[N,I] w[V,I]^T. Rows of logits lie LogitStride(V) elements apart, which is more than V where products
+  // want aligned rows; nobody but these and cross-entropy reads them, and nobody reads what lies between rows. ---
+  virtual int64_t LogitStride(int V) const { return V; }
+  virtual void LogitsForward(const Element* x, const float* w, Element* logits, int N, int I, int V) {
+    LinearForward(x, w, nullptr, logits, N, I, V);
+  }
+  // As LinearBackward.
+  virtual void LogitsBackward(const Element* dlogits, const Element* x, const float* w, Element* dx, float* dw, int N,
+                              int I, int V) {
+    LinearBackward(dlogits, x, w, dx, dw, nullptr, N, I, V);
+  }
+
   // --- GELU, tanh form ---
   virtual void GeluForward(const Element* x, Element* out, int64_t n) = 0;
   // dx = dout * gelu'(x); dx may be dout
@@ -147,7 +159,7 @@ class Backend {
                                  Element* dk, Element* dv, float* dlearned_s, float* dlearned_b) = 0;
 
   // --- cross-entropy: losses[N] = -log softmax(logits[N,V])[target], in nats; a target of -1 scores 0 and has no
-  // gradient.
+  // gradient. Rows lie LogitStride(V) apart.
   virtual void CrossEntropyForward(const Element* logits, const int32_t* targets, float* losses, int N, int V) = 0;
   // The same, and logits become their gradient times `scale` (1 / number of targets, for a mean).
   virtual void CrossEntropyForwardBackward(Element* logits, const int32_t* targets, float* losses, float scale, int N,

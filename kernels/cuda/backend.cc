@@ -25,6 +25,8 @@
 namespace ablate::cuda {
 namespace {
 
+// Rows of logits begin at multiples of this: what the fastest products ask of their operands, and a cache line.
+constexpr int64_t kLogitRowBytes = 128;
 // Rows of a training pass: enough to fill every multiprocessor with every product of a width of 768; more would only
 // take memory.
 constexpr int64_t kPreferredRows = 16384;
@@ -151,31 +153,31 @@ class CudaBackend : public Backend {
 
   void LinearForward(const Element* x, const float* w, const float* b, Element* out, int N, int I, int O) override {
     Trace("LinearForward", x, w, b, out, N, I, O);
-    Typed([&](auto t) {
-      const auto* weights = Weights(t, w);
-      const auto* bias = b == nullptr ? nullptr : Weights(t, b);
-      if (weights == nullptr || (b != nullptr && bias == nullptr)) return;
-      gemm_->Forward(t.As(x), weights, bias, t.As(out), N, I, O);
-    });
+    Product(x, w, b, out, {N, I, O, O});
   }
   void LinearBackward(const Element* dout, const Element* x, const float* w, Element* dx, float* dw, float* db, int N,
                       int I, int O) override {
     Trace("LinearBackward", dout, x, w, dx, dw, db, N, I, O);
-    Typed([&](auto t) {
-      if (dx != nullptr) {
-        const auto* weights = Weights(t, w);
-        if (weights == nullptr) return;
-        gemm_->BackwardInput(t.As(dout), weights, t.As(dx), N, I, O);
-      }
-      gemm_->BackwardWeight(t.As(dout), t.As(x), dw, N, I, O);
-      if (db != nullptr) {
-        void* scratch = Scratch(FloatBytes(BiasPartialFloats(N, O)));
-        if (scratch == nullptr) return;
-        BiasBackward(stream_, t.As(dout), db, static_cast<float*>(scratch), N, O);
-      }
-    });
-    Written(dw);
-    if (db != nullptr) Written(db);
+    ProductBackward(dout, x, w, dx, dw, {N, I, O, O});
+    if (db == nullptr) return;
+    void* scratch = Scratch(FloatBytes(BiasPartialFloats(N, O)));
+    if (scratch == nullptr) return;
+    Typed([&](auto t) { BiasBackward(stream_, t.As(dout), db, static_cast<float*>(scratch), N, O); });
+    Written(db);
+  }
+
+  int64_t LogitStride(int V) const override {
+    const int64_t elements = kLogitRowBytes / activation_bytes();
+    return CeilDiv(V, elements) * elements;
+  }
+  void LogitsForward(const Element* x, const float* w, Element* logits, int N, int I, int V) override {
+    Trace("LogitsForward", x, w, logits, N, I, V);
+    Product(x, w, nullptr, logits, {N, I, V, static_cast<int>(LogitStride(V))});
+  }
+  void LogitsBackward(const Element* dlogits, const Element* x, const float* w, Element* dx, float* dw, int N, int I,
+                      int V) override {
+    Trace("LogitsBackward", dlogits, x, w, dx, dw, N, I, V);
+    ProductBackward(dlogits, x, w, dx, dw, {N, I, V, static_cast<int>(LogitStride(V))});
   }
 
   void GeluForward(const Element* x, Element* out, int64_t n) override {
@@ -239,12 +241,17 @@ class CudaBackend : public Backend {
 
   void CrossEntropyForward(const Element* logits, const int32_t* targets, float* losses, int N, int V) override {
     Trace("CrossEntropyForward", logits, targets, losses, N, V);
-    Typed([&](auto t) { cuda::CrossEntropyForward(stream_, t.As(logits), targets, losses, N, V); });
+    Typed([&](auto t) {
+      cuda::CrossEntropyForward(stream_, t.As(logits), targets, losses, N, V, static_cast<int>(LogitStride(V)));
+    });
   }
   void CrossEntropyForwardBackward(Element* logits, const int32_t* targets, float* losses, float scale, int N,
                                    int V) override {
     Trace("CrossEntropyForwardBackward", logits, targets, losses, scale, N, V);
-    Typed([&](auto t) { cuda::CrossEntropyForwardBackward(stream_, t.As(logits), targets, losses, scale, N, V); });
+    Typed([&](auto t) {
+      cuda::CrossEntropyForwardBackward(stream_, t.As(logits), targets, losses, scale, N, V,
+                                        static_cast<int>(LogitStride(V)));
+    });
   }
 
   double SumOfSquares(const float* x, int64_t n) override;
@@ -277,6 +284,27 @@ class CudaBackend : public Backend {
   const float* Weights(Of<float>, const float* w) { return w; }
   // nullptr: no memory; the failure is noted.
   const bf16* Weights(Of<bf16>, const float* w) { return weights_.Rounded(w); }
+
+  void Product(const Element* x, const float* w, const float* b, Element* out, const Gemm::Shape& shape) {
+    Typed([&](auto t) {
+      const auto* weights = Weights(t, w);
+      const auto* bias = b == nullptr ? nullptr : Weights(t, b);
+      if (weights == nullptr || (b != nullptr && bias == nullptr)) return;
+      gemm_->Forward(t.As(x), weights, bias, t.As(out), shape);
+    });
+  }
+  void ProductBackward(const Element* dout, const Element* x, const float* w, Element* dx, float* dw,
+                       const Gemm::Shape& shape) {
+    Typed([&](auto t) {
+      if (dx != nullptr) {
+        const auto* weights = Weights(t, w);
+        if (weights == nullptr) return;
+        gemm_->BackwardInput(t.As(dout), weights, t.As(dx), shape);
+      }
+      gemm_->BackwardWeight(t.As(dout), t.As(x), dw, shape);
+    });
+    Written(dw);
+  }
 
   static int64_t FloatBytes(int64_t floats) { return floats * static_cast<int64_t>(sizeof(float)); }
   void* Scratch(int64_t bytes);
@@ -339,13 +367,13 @@ class CudaBackend : public Backend {
   absl::Status first_;  // a failure that Repeat had to take out of gpu.h's hands
 };
 
-int64_t CudaBackend::WorkspaceBytes(const AttentionShape& shape, int V, bool backward) const {
+// Beside the rounded twins of bf16, which hang on the number of weights and are planned with them.
+int64_t CudaBackend::WorkspaceBytes(const AttentionShape& shape, int /*V*/, bool backward) const {
   if (!backward) return 0;
   const int N = shape.B * shape.T, C = shape.H * shape.D;
   const int64_t most = std::max({AttentionBackwardWorkspaceBytes(shape), EmbeddingScratchBytes(N, C),
                                  FloatBytes(LayerNormPartialFloats(N, C)), FloatBytes(BiasPartialFloats(N, 4 * C))});
-  static_cast<void>(V);
-  return std::max<int64_t>(0, most + static_cast<int64_t>(kScratchStep) - scratch_bytes_);
+  return std::max<int64_t>(0, most + kScratchStep - scratch_bytes_);
 }
 
 absl::Status CudaBackend::CheckHeadDim(int D) const {

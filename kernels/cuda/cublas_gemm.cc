@@ -6,9 +6,10 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <array>
+#include <compare>
 #include <map>
 #include <string>
-#include <tuple>
 
 #include "base/log.h"
 #include "kernels/cuda/gemm.h"
@@ -72,63 +73,67 @@ class CublasGemm : public Gemm {
   }
   int64_t workspace_bytes() const override { return kWorkspaceBytes; }
 
-  void Forward(const float* x, const float* w, const float* bias, float* out, int N, int I, int O) override {
-    ForwardOf(x, w, bias, out, N, I, O);
+  void Forward(const float* x, const float* w, const float* bias, float* out, const Shape& shape) override {
+    ForwardOf(x, w, bias, out, shape);
   }
-  void Forward(const bf16* x, const bf16* w, const bf16* bias, bf16* out, int N, int I, int O) override {
-    ForwardOf(x, w, bias, out, N, I, O);
+  void Forward(const bf16* x, const bf16* w, const bf16* bias, bf16* out, const Shape& shape) override {
+    ForwardOf(x, w, bias, out, shape);
   }
-  void BackwardInput(const float* dout, const float* w, float* dx, int N, int I, int O) override {
-    BackwardInputOf(dout, w, dx, N, I, O);
+  void BackwardInput(const float* dout, const float* w, float* dx, const Shape& shape) override {
+    BackwardInputOf(dout, w, dx, shape);
   }
-  void BackwardInput(const bf16* dout, const bf16* w, bf16* dx, int N, int I, int O) override {
-    BackwardInputOf(dout, w, dx, N, I, O);
+  void BackwardInput(const bf16* dout, const bf16* w, bf16* dx, const Shape& shape) override {
+    BackwardInputOf(dout, w, dx, shape);
   }
-  void BackwardWeight(const float* dout, const float* x, float* dw, int N, int I, int O) override {
-    BackwardWeightOf(dout, x, dw, N, I, O);
+  void BackwardWeight(const float* dout, const float* x, float* dw, const Shape& shape) override {
+    BackwardWeightOf(dout, x, dw, shape);
   }
-  void BackwardWeight(const bf16* dout, const bf16* x, float* dw, int N, int I, int O) override {
-    BackwardWeightOf(dout, x, dw, N, I, O);
+  void BackwardWeight(const bf16* dout, const bf16* x, float* dw, const Shape& shape) override {
+    BackwardWeightOf(dout, x, dw, shape);
   }
 
  private:
-  // A stored column-major operand: rows (contiguous) by columns.
+  // A stored column-major operand: columns of `rows` elements, `step` apart.
   struct Stored {
-    int rows, columns;
+    int rows, columns, step;
     bool transposed;
+    auto operator<=>(const Stored&) const = default;
   };
 
   template <typename T>
-  void ForwardOf(const T* x, const T* w, const T* bias, T* out, int N, int I, int O) {
-    if (Multiply({I, O, true}, w, {I, N, false}, x, bias, out, O, N, false)) return;
-    if (bias != nullptr && Multiply<T, T>({I, O, true}, w, {I, N, false}, x, nullptr, out, O, N, false)) {
-      AddBias(stream_, bias, out, N, O);
+  void ForwardOf(const T* x, const T* w, const T* bias, T* out, const Shape& s) {
+    const Stored a = {s.I, s.O, s.I, true}, b = {s.I, s.N, s.I, false}, d = {s.O, s.N, s.stride, false};
+    if (Multiply(a, w, b, x, bias, d, out, 0)) return;
+    if (bias != nullptr && s.stride == s.O && Multiply<T, T>(a, w, b, x, nullptr, d, out, 0)) {
+      AddBias(stream_, bias, out, s.N, s.O);
       return;
     }
-    plain_->Forward(x, w, bias, out, N, I, O);
+    plain_->Forward(x, w, bias, out, s);
   }
   template <typename T>
-  void BackwardInputOf(const T* dout, const T* w, T* dx, int N, int I, int O) {
-    if (Multiply<T, T>({I, O, false}, w, {O, N, false}, dout, nullptr, dx, I, N, false)) return;
-    plain_->BackwardInput(dout, w, dx, N, I, O);
+  void BackwardInputOf(const T* dout, const T* w, T* dx, const Shape& s) {
+    const Stored a = {s.I, s.O, s.I, false}, b = {s.O, s.N, s.stride, false}, d = {s.I, s.N, s.I, false};
+    if (!Multiply<T, T>(a, w, b, dout, nullptr, d, dx, 0)) plain_->BackwardInput(dout, w, dx, s);
   }
   template <typename T>
-  void BackwardWeightOf(const T* dout, const T* x, float* dw, int N, int I, int O) {
-    if (Multiply<T, float>({I, N, false}, x, {O, N, true}, dout, nullptr, dw, I, O, true)) return;
-    plain_->BackwardWeight(dout, x, dw, N, I, O);
+  void BackwardWeightOf(const T* dout, const T* x, float* dw, const Shape& s) {
+    const Stored a = {s.I, s.N, s.I, false}, b = {s.O, s.N, s.stride, true}, d = {s.I, s.O, s.I, false};
+    if (!Multiply<T, float>(a, x, b, dout, nullptr, d, dw, 1)) plain_->BackwardWeight(dout, x, dw, s);
   }
 
-  // d[m,n] = a b (+ bias[m]), or += . False where cuBLAS has no algorithm for it.
+  // d = a b (+ bias, one element a row) + beta d. False where cuBLAS has no algorithm for it.
   template <typename In, typename Out>
-  bool Multiply(Stored a_stored, const In* a, Stored b_stored, const In* b, const Out* bias, Out* d, int m, int n,
-                bool accumulate) {
-    const Key key(kType<In>, kType<Out>, a_stored.rows, a_stored.columns, a_stored.transposed, b_stored.rows,
-                  b_stored.columns, b_stored.transposed, bias != nullptr, AlignmentOf(a), AlignmentOf(b),
-                  AlignmentOf(d), AlignmentOf(bias));
+  bool Multiply(const Stored& a_stored, const In* a, const Stored& b_stored, const In* b, const Out* bias,
+                const Stored& d_stored, Out* d, float beta) {
+    Key key;
+    key.types = {kType<In>, kType<Out>};
+    key.stored = {a_stored, b_stored, d_stored};
+    key.alignments = {AlignmentOf(a), AlignmentOf(b), AlignmentOf(d), AlignmentOf(bias)};
+    key.bias = bias != nullptr;
     const auto [at, is_new] = plans_.try_emplace(key);
     Plan& plan = at->second;
-    if (is_new && !MakePlan(a_stored, b_stored, kType<In>, kType<Out>, m, n, bias, key, &plan)) {
-      LOG(WARNING) << "cuBLAS has no algorithm for a product of " << m << " x " << n << " x "
+    if (is_new && !MakePlan(key, bias, &plan)) {
+      LOG(WARNING) << "cuBLAS has no algorithm for a product of " << d_stored.rows << " x " << d_stored.columns << " x "
                    << (a_stored.transposed ? a_stored.rows : a_stored.columns)
                    << (bias != nullptr ? " with its bias added" : "") << "; it is done in a slower way";
     }
@@ -136,17 +141,23 @@ class CublasGemm : public Gemm {
     if (bias != nullptr) {
       BLAS_OK(cublasLtMatmulDescSetAttribute(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)));
     }
-    const float one = 1, beta = accumulate ? 1 : 0;
+    const float one = 1;
     BLAS_OK(cublasLtMatmul(handle_, plan.description, &one, a, plan.a, b, plan.b, &beta, d, plan.d, d, plan.d,
                            &plan.algorithm, workspace_, kWorkspaceBytes, stream_));
     return true;
   }
 
-  // Types, stored shapes, bias, alignments.
-  using Key = std::tuple<int, int, int, int, bool, int, int, bool, bool, uint32_t, uint32_t, uint32_t, uint32_t>;
+  // All that the choice of an algorithm may hang on.
+  struct Key {
+    std::array<cudaDataType_t, 2> types;  // of a and b; of d
+    std::array<Stored, 3> stored;         // a, b, d
+    std::array<uint32_t, 4> alignments;   // a, b, d, bias
+    bool bias;
+    auto operator<=>(const Key&) const = default;
+  };
 
-  bool MakePlan(Stored a, Stored b, cudaDataType_t in, cudaDataType_t out, int m, int n, const void* bias,
-                const Key& key, Plan* plan) {
+  bool MakePlan(const Key& key, const void* bias, Plan* plan) {
+    const auto& [a, b, d] = key.stored;
     if (!BLAS_OK(cublasLtMatmulDescCreate(&plan->description, CUBLAS_COMPUTE_32F, CUDA_R_32F))) return false;
     const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
       return BLAS_OK(cublasLtMatmulDescSetAttribute(plan->description, attribute, &value, sizeof(value)));
@@ -157,9 +168,9 @@ class CublasGemm : public Gemm {
       const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
       ok = ok && set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue) && set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     }
-    ok = ok && BLAS_OK(cublasLtMatrixLayoutCreate(&plan->a, in, a.rows, a.columns, a.rows)) &&
-         BLAS_OK(cublasLtMatrixLayoutCreate(&plan->b, in, b.rows, b.columns, b.rows)) &&
-         BLAS_OK(cublasLtMatrixLayoutCreate(&plan->d, out, m, n, m));
+    ok = ok && BLAS_OK(cublasLtMatrixLayoutCreate(&plan->a, key.types[0], a.rows, a.columns, a.step)) &&
+         BLAS_OK(cublasLtMatrixLayoutCreate(&plan->b, key.types[0], b.rows, b.columns, b.step)) &&
+         BLAS_OK(cublasLtMatrixLayoutCreate(&plan->d, key.types[1], d.rows, d.columns, d.step));
     cublasLtMatmulPreference_t preference = nullptr;
     ok = ok && BLAS_OK(cublasLtMatmulPreferenceCreate(&preference));
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
@@ -170,10 +181,10 @@ class CublasGemm : public Gemm {
          prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                 static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)) &&
          prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kWorkspaceBytes)) &&
-         prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::get<9>(key)) &&
-         prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, std::get<10>(key)) &&
-         prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, std::get<11>(key)) &&
-         prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, std::get<11>(key));
+         prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.alignments[0]) &&
+         prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.alignments[1]) &&
+         prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.alignments[2]) &&
+         prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.alignments[2]);
     if (ok) {
       cublasLtMatmulHeuristicResult_t result = {};
       int found = 0;

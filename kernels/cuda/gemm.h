@@ -25,15 +25,20 @@ class Gemm {
   // Device memory that it has taken.
   virtual int64_t workspace_bytes() const { return 0; }
 
+  struct Shape {
+    int N, I, O;
+    int stride;  // elements from one row of out or dout to the next, >= O
+  };
+
   // out[N,O] = x[N,I] w[O,I]^T + bias[O] (null: none); the bias is added before out is rounded.
-  virtual void Forward(const float* x, const float* w, const float* bias, float* out, int N, int I, int O) = 0;
-  virtual void Forward(const bf16* x, const bf16* w, const bf16* bias, bf16* out, int N, int I, int O) = 0;
+  virtual void Forward(const float* x, const float* w, const float* bias, float* out, const Shape& shape) = 0;
+  virtual void Forward(const bf16* x, const bf16* w, const bf16* bias, bf16* out, const Shape& shape) = 0;
   // dx[N,I] = dout[N,O] w[O,I]
-  virtual void BackwardInput(const float* dout, const float* w, float* dx, int N, int I, int O) = 0;
-  virtual void BackwardInput(const bf16* dout, const bf16* w, bf16* dx, int N, int I, int O) = 0;
+  virtual void BackwardInput(const float* dout, const float* w, float* dx, const Shape& shape) = 0;
+  virtual void BackwardInput(const bf16* dout, const bf16* w, bf16* dx, const Shape& shape) = 0;
   // dw[O,I] += dout[N,O]^T x[N,I]
-  virtual void BackwardWeight(const float* dout, const float* x, float* dw, int N, int I, int O) = 0;
-  virtual void BackwardWeight(const bf16* dout, const bf16* x, float* dw, int N, int I, int O) = 0;
+  virtual void BackwardWeight(const float* dout, const float* x, float* dw, const Shape& shape) = 0;
+  virtual void BackwardWeight(const bf16* dout, const bf16* x, float* dw, const Shape& shape) = 0;
 };
 
 // kernels/cuda/ops/gemm_kernel.h: any shape, at no speed.

@@ -10,23 +10,23 @@ class PlainGemmProducts : public Gemm {
 
   std::string name() const override { return "plain"; }
 
-  void Forward(const float* x, const float* w, const float* bias, float* out, int N, int I, int O) override {
-    PlainGemm(stream_, x, {I, 1}, w, {1, I}, bias, out, false, N, O, I);
+  void Forward(const float* x, const float* w, const float* bias, float* out, const Shape& s) override {
+    PlainGemm(stream_, x, {s.I, 1}, w, {1, s.I}, bias, out, s.stride, false, s.N, s.O, s.I);
   }
-  void Forward(const bf16* x, const bf16* w, const bf16* bias, bf16* out, int N, int I, int O) override {
-    PlainGemm(stream_, x, {I, 1}, w, {1, I}, bias, out, false, N, O, I);
+  void Forward(const bf16* x, const bf16* w, const bf16* bias, bf16* out, const Shape& s) override {
+    PlainGemm(stream_, x, {s.I, 1}, w, {1, s.I}, bias, out, s.stride, false, s.N, s.O, s.I);
   }
-  void BackwardInput(const float* dout, const float* w, float* dx, int N, int I, int O) override {
-    PlainGemm<float, float>(stream_, dout, {O, 1}, w, {I, 1}, nullptr, dx, false, N, I, O);
+  void BackwardInput(const float* dout, const float* w, float* dx, const Shape& s) override {
+    PlainGemm<float, float>(stream_, dout, {s.stride, 1}, w, {s.I, 1}, nullptr, dx, s.I, false, s.N, s.I, s.O);
   }
-  void BackwardInput(const bf16* dout, const bf16* w, bf16* dx, int N, int I, int O) override {
-    PlainGemm<bf16, bf16>(stream_, dout, {O, 1}, w, {I, 1}, nullptr, dx, false, N, I, O);
+  void BackwardInput(const bf16* dout, const bf16* w, bf16* dx, const Shape& s) override {
+    PlainGemm<bf16, bf16>(stream_, dout, {s.stride, 1}, w, {s.I, 1}, nullptr, dx, s.I, false, s.N, s.I, s.O);
   }
-  void BackwardWeight(const float* dout, const float* x, float* dw, int N, int I, int O) override {
-    PlainGemm<float, float>(stream_, dout, {1, O}, x, {I, 1}, nullptr, dw, true, O, I, N);
+  void BackwardWeight(const float* dout, const float* x, float* dw, const Shape& s) override {
+    PlainGemm<float, float>(stream_, dout, {1, s.stride}, x, {s.I, 1}, nullptr, dw, s.I, true, s.O, s.I, s.N);
   }
-  void BackwardWeight(const bf16* dout, const bf16* x, float* dw, int N, int I, int O) override {
-    PlainGemm<bf16, float>(stream_, dout, {1, O}, x, {I, 1}, nullptr, dw, true, O, I, N);
+  void BackwardWeight(const bf16* dout, const bf16* x, float* dw, const Shape& s) override {
+    PlainGemm<bf16, float>(stream_, dout, {1, s.stride}, x, {s.I, 1}, nullptr, dw, s.I, true, s.O, s.I, s.N);
   }
 
  private:

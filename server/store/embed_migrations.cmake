@@ -1,5 +1,4 @@
-# cmake -DFILES="a.sql|b.sql" -DOUTPUT=x.cc -P embed_migrations.cmake: the migrations as one C++ table.
-string(REPLACE "|" ";" FILES "${FILES}")
+# cmake -DFILES="a.sql;b.sql" -DOUTPUT=x.cc -P embed_migrations.cmake: the migrations as one C++ table.
 set(rows "")
 foreach(file IN LISTS FILES)
   get_filename_component(name "${file}" NAME)

@@ -22,6 +22,7 @@ class CountingBackend : public Backend {
   int64_t preferred_rows() const override { return like_.preferred_rows(); }
   Precision precision() const override { return like_.precision(); }
   absl::Status CheckHeadDim(int D) const override { return like_.CheckHeadDim(D); }
+  int64_t LogitStride(int V) const override { return like_.LogitStride(V); }
 
   absl::StatusOr<void*> Allocate(size_t bytes) override {
     // Apart, as real ones are: the model tells them by their addresses.

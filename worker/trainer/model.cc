@@ -42,7 +42,8 @@ void Model::set_step(int64_t step) { impl_->step = step; }
 int64_t Model::allocated_bytes() const { return impl_->memory.current_bytes(); }
 int64_t Model::peak_bytes() const { return impl_->memory.peak_bytes(); }
 int64_t Model::LogitBytes(int64_t rows) const {
-  return impl_->LogitRows(rows) * impl_->config.vocab * impl_->backend->activation_bytes();
+  const Backend& backend = *impl_->backend;
+  return impl_->LogitRows(rows) * backend.LogitStride(impl_->config.vocab) * backend.activation_bytes();
 }
 
 int Model::TrainingGroup(int B, int T) const { return impl_->TrainingGroup(B, T); }

@@ -102,7 +102,7 @@ absl::Status Model::Impl::EnsureActivations(int B, int T) {
   for (int32_t** p : {&a->tokens, &a->targets, &a->positions}) arena.Take(p, N);
   arena.Take(&a->wide, 4 * NC);
   arena.Take(&a->qkv, 3 * NC);
-  arena.Take(&a->logits, LogitRows(N) * config.vocab);
+  arena.Take(&a->logits, LogitRows(N) * backend->LogitStride(config.vocab));
   if (rope) {
     arena.Take(&a->cos, int64_t{T} * config.head_dim() / 2);
     arena.Take(&a->sin, int64_t{T} * config.head_dim() / 2);
@@ -141,7 +141,7 @@ absl::Status Model::Impl::EnsureEvalArrays(int group, int T, bool l2) {
   for (Element** p : {&e->x, &e->narrow, &e->q, &e->k, &e->v}) arena.Take(p, rows * C);
   arena.Take(&e->qkv, 3 * rows * C);
   arena.Take(&e->wide, 4 * std::min(rows, EvalRows()) * C);
-  arena.Take(&e->logits, LogitRows(rows) * config.vocab);
+  arena.Take(&e->logits, LogitRows(rows) * backend->LogitStride(config.vocab));
   for (float** p : {&e->mean, &e->rstd, &e->losses}) arena.Take(p, rows);
   for (int32_t** p : {&e->tokens, &e->targets, &e->positions}) arena.Take(p, rows);
   if (l2) {

@@ -215,9 +215,9 @@ void Model::Impl::PassOps(int B, int T, float grad_scale) {
   for (int64_t row = 0; row < N; row += chunk) {
     const int rows = static_cast<int>(std::min(chunk, N - row));
     const Element* lnf = backend->At(a.lnf, row * C);
-    backend->LinearForward(lnf, wte, nullptr, a.logits, rows, C, V);
+    backend->LogitsForward(lnf, wte, a.logits, rows, C, V);
     backend->CrossEntropyForwardBackward(a.logits, a.targets + row, a.losses + row, grad_scale, rows, V);
-    backend->LinearBackward(a.logits, lnf, wte, backend->At(a.d_narrow, row * C), d_wte, nullptr, rows, C, V);
+    backend->LogitsBackward(a.logits, lnf, wte, backend->At(a.d_narrow, row * C), d_wte, rows, C, V);
   }
 
   backend->Zero(a.d_residual, NC * backend->activation_bytes());
@@ -272,7 +272,7 @@ absl::StatusOr<BatchLoss> Model::Impl::Evaluate(const int32_t* tokens, const int
     const int64_t chunk = LogitRows(rows);
     for (int64_t row = 0; row < n; row += chunk) {
       const int part = static_cast<int>(std::min<int64_t>(chunk, n - row));
-      backend->LinearForward(backend->At(e.narrow, row * C), Parameter(weights, "wte"), nullptr, e.logits, part, C, V);
+      backend->LogitsForward(backend->At(e.narrow, row * C), Parameter(weights, "wte"), e.logits, part, C, V);
       backend->CrossEntropyForward(e.logits, e.targets + row, e.losses + row, part, V);
     }
     host_losses.resize(n);

@@ -108,15 +108,16 @@ __device__ __forceinline__ ExpSum WarpTotal(ExpSum mine) {
 
 // --- kernel ---
 
-// logits [N,V]; targets, losses [N]. kThreads threads a row: a warp, or the block.
+// logits [N,V], rows `stride` elements apart; targets, losses [N]. kThreads threads a row: a warp, or the block.
 template <int kThreads, bool kGradient, typename T>
-__global__ void CrossEntropyKernel(T* logits, const int32_t* targets, float* losses, float scale, int N, int V) {
+__global__ void CrossEntropyKernel(T* logits, const int32_t* targets, float* losses, float scale, int N, int V,
+                                   int stride) {
   constexpr int W = kVector<T>, kWarps = kThreads / kWarp;
   constexpr int kRows = kThreads == kWarp ? kWarpRows : 1;
   const int thread = static_cast<int>(threadIdx.x) % kThreads;
   const int64_t row = int64_t{blockIdx.x} * kRows + threadIdx.x / kThreads;
   if (row >= N) return;  // whole warps; blocks of one row are never beyond
-  T* const z = logits + row * V;
+  T* const z = logits + row * stride;
   const int target = targets[row];
   if (target < 0) {
     if (thread == 0) losses[row] = 0;
@@ -159,31 +160,32 @@ __global__ void CrossEntropyKernel(T* logits, const int32_t* targets, float* los
 
 template <bool kGradient, typename T>
 void LaunchCrossEntropy(cudaStream_t stream, T* logits, const int32_t* targets, float* losses, float scale, int N,
-                        int V) {
+                        int V, int stride) {
   if (V <= kWarpsMostV) {
     Launch(CrossEntropyKernel<kWarp, kGradient, T>, Blocks(N, kWarpRows), kWarpRows * kWarp, 0, stream, logits, targets,
-           losses, scale, N, V);
+           losses, scale, N, V, stride);
   } else {
     Launch(CrossEntropyKernel<kBlockThreads, kGradient, T>, N, kBlockThreads, 0, stream, logits, targets, losses, scale,
-           N, V);
+           N, V, stride);
   }
 }
 
 }  // namespace
 
 template <typename T>
-void CrossEntropyForward(cudaStream_t stream, const T* logits, const int32_t* targets, float* losses, int N, int V) {
-  LaunchCrossEntropy<false>(stream, const_cast<T*>(logits), targets, losses, 0.0f, N, V);
+void CrossEntropyForward(cudaStream_t stream, const T* logits, const int32_t* targets, float* losses, int N, int V,
+                         int stride) {
+  LaunchCrossEntropy<false>(stream, const_cast<T*>(logits), targets, losses, 0.0f, N, V, stride);
 }
 template <typename T>
 void CrossEntropyForwardBackward(cudaStream_t stream, T* logits, const int32_t* targets, float* losses, float scale,
-                                 int N, int V) {
-  LaunchCrossEntropy<true>(stream, logits, targets, losses, scale, N, V);
+                                 int N, int V, int stride) {
+  LaunchCrossEntropy<true>(stream, logits, targets, losses, scale, N, V, stride);
 }
 
-template void CrossEntropyForward<float>(cudaStream_t, const float*, const int32_t*, float*, int, int);
-template void CrossEntropyForward<bf16>(cudaStream_t, const bf16*, const int32_t*, float*, int, int);
-template void CrossEntropyForwardBackward<float>(cudaStream_t, float*, const int32_t*, float*, float, int, int);
-template void CrossEntropyForwardBackward<bf16>(cudaStream_t, bf16*, const int32_t*, float*, float, int, int);
+template void CrossEntropyForward<float>(cudaStream_t, const float*, const int32_t*, float*, int, int, int);
+template void CrossEntropyForward<bf16>(cudaStream_t, const bf16*, const int32_t*, float*, int, int, int);
+template void CrossEntropyForwardBackward<float>(cudaStream_t, float*, const int32_t*, float*, float, int, int, int);
+template void CrossEntropyForwardBackward<bf16>(cudaStream_t, bf16*, const int32_t*, float*, float, int, int, int);
 
 }  // namespace ablate::cuda

@@ -7,9 +7,10 @@
 namespace ablate::cuda {
 
 template <typename T>
-void CrossEntropyForward(cudaStream_t stream, const T* logits, const int32_t* targets, float* losses, int N, int V);
+void CrossEntropyForward(cudaStream_t stream, const T* logits, const int32_t* targets, float* losses, int N, int V,
+                         int stride);
 template <typename T>
 void CrossEntropyForwardBackward(cudaStream_t stream, T* logits, const int32_t* targets, float* losses, float scale,
-                                 int N, int V);
+                                 int N, int V, int stride);
 
 }  // namespace ablate::cuda

@@ -68,15 +68,6 @@ __global__ void BinaryKernel(const T* a, const T* b, T* out, int64_t n, Op op) {
   }
 }
 
-// One thread an element: rows of `from` and `to` elements are never aligned alike.
-__global__ void CopyRowsKernel(const bf16* in, int from, bf16* out, int to, int64_t n) {
-  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i >= n) return;
-  const int64_t row = i / to;
-  const int column = static_cast<int>(i % to);
-  out[i] = column < from ? in[row * from + column] : ToBf16(0.0f);
-}
-
 // --- launchers ---
 
 template <int W, typename In, typename Out, typename Op>
@@ -117,11 +108,6 @@ void Add(cudaStream_t stream, const T* a, const T* b, T* out, int64_t n) {
 
 void ConvertToBf16(cudaStream_t stream, const float* x, bf16* out, int64_t n) {
   LaunchUnary<kVector<bf16>>(stream, x, out, n, SameOp());
-}
-
-void CopyRows(cudaStream_t stream, const bf16* in, int from, bf16* out, int to, int rows) {
-  const int64_t n = int64_t{rows} * to;
-  if (n > 0) Launch(CopyRowsKernel, Blocks(n, kThreads), kThreads, 0, stream, in, from, out, to, n);
 }
 
 template void GeluForward<float>(cudaStream_t, const float*, float*, int64_t);

@@ -15,7 +15,4 @@ void Add(cudaStream_t stream, const T* a, const T* b, T* out, int64_t n);  // ou
 // out = x, rounded to nearest, ties to even.
 void ConvertToBf16(cudaStream_t stream, const float* x, bf16* out, int64_t n);
 
-// out[rows, to] = in[rows, from], with zeros where to > from: rows made longer, or cut.
-void CopyRows(cudaStream_t stream, const bf16* in, int from, bf16* out, int to, int rows);
-
 }  // namespace ablate::cuda

@@ -13,7 +13,7 @@ constexpr int kEach = 4;   // elements of c of a thread, each way
 // c[M,N] = a[M,K] b[K,N]. A thread's elements lie kSide apart, so that neighbours read neighbours.
 template <typename In, typename Out>
 __global__ void PlainGemmKernel(const In* a, Steps a_steps, const In* b, Steps b_steps, const In* bias, Out* c,
-                                bool accumulate, int M, int N, int K) {
+                                int c_stride, bool accumulate, int M, int N, int K) {
   const int row0 = static_cast<int>(blockIdx.y) * kSide * kEach + static_cast<int>(threadIdx.y);
   const int column0 = static_cast<int>(blockIdx.x) * kSide * kEach + static_cast<int>(threadIdx.x);
   // Beyond the edge the last row or column is read once more, and nothing is written.
@@ -46,7 +46,7 @@ __global__ void PlainGemmKernel(const In* a, Steps a_steps, const In* b, Steps b
     for (int j = 0; j < kEach; ++j) {
       const int column = column0 + j * kSide;
       if (row >= M || column >= N) continue;
-      Out* const to = c + int64_t{row} * N + column;
+      Out* const to = c + int64_t{row} * c_stride + column;
       float value = sum[i][j];
       if (bias != nullptr) value += ToFloat(bias[column]);
       if (accumulate) value += ToFloat(*to);
@@ -61,16 +61,16 @@ __global__ void PlainGemmKernel(const In* a, Steps a_steps, const In* b, Steps b
 
 template <typename In, typename Out>
 void PlainGemm(cudaStream_t stream, const In* a, Steps a_steps, const In* b, Steps b_steps, const In* bias, Out* c,
-               bool accumulate, int M, int N, int K) {
+               int c_stride, bool accumulate, int M, int N, int K) {
   Launch(PlainGemmKernel<In, Out>, dim3(Blocks(N, kSide * kEach), Blocks(M, kSide * kEach)), dim3(kSide, kSide), 0,
-         stream, a, a_steps, b, b_steps, bias, c, accumulate, M, N, K);
+         stream, a, a_steps, b, b_steps, bias, c, c_stride, accumulate, M, N, K);
 }
 
-template void PlainGemm<float, float>(cudaStream_t, const float*, Steps, const float*, Steps, const float*, float*,
-                                      bool, int, int, int);
-template void PlainGemm<bf16, bf16>(cudaStream_t, const bf16*, Steps, const bf16*, Steps, const bf16*, bf16*, bool, int,
-                                    int, int);
-template void PlainGemm<bf16, float>(cudaStream_t, const bf16*, Steps, const bf16*, Steps, const bf16*, float*, bool,
-                                     int, int, int);
+template void PlainGemm(cudaStream_t, const float*, Steps, const float*, Steps, const float*, float*, int, bool, int,
+                        int, int);
+template void PlainGemm(cudaStream_t, const bf16*, Steps, const bf16*, Steps, const bf16*, bf16*, int, bool, int, int,
+                        int);
+template void PlainGemm(cudaStream_t, const bf16*, Steps, const bf16*, Steps, const bf16*, float*, int, bool, int, int,
+                        int);
 
 }  // namespace ablate::cuda

@@ -11,10 +11,10 @@ struct Steps {
   int64_t row = 0, column = 0;
 };
 
-// c[M,N] (dense, row-major) = a[M,K] b[K,N] + bias[N] (null: none), or += (accumulate). Sums in float32; In and Out are
-// float or bf16, rounded once.
+// c[M,N] (rows c_stride elements apart) = a[M,K] b[K,N] + bias[N] (null: none), or += (accumulate). Sums in float32; In
+// and Out are float or bf16, rounded once.
 template <typename In, typename Out>
 void PlainGemm(cudaStream_t stream, const In* a, Steps a_steps, const In* b, Steps b_steps, const In* bias, Out* c,
-               bool accumulate, int M, int N, int K);
+               int c_stride, bool accumulate, int M, int N, int K);
 
 }  // namespace ablate::cuda

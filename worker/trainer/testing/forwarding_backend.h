@@ -54,6 +54,14 @@ class ForwardingBackend : public Backend {
                       int I, int O) override {
     return inner_->LinearBackward(dout, x, w, dx, dw, db, N, I, O);
   }
+  int64_t LogitStride(int V) const override { return inner_->LogitStride(V); }
+  void LogitsForward(const Element* x, const float* w, Element* logits, int N, int I, int V) override {
+    return inner_->LogitsForward(x, w, logits, N, I, V);
+  }
+  void LogitsBackward(const Element* dlogits, const Element* x, const float* w, Element* dx, float* dw, int N, int I,
+                      int V) override {
+    return inner_->LogitsBackward(dlogits, x, w, dx, dw, N, I, V);
+  }
   void GeluForward(const Element* x, Element* out, int64_t n) override { return inner_->GeluForward(x, out, n); }
   void GeluBackward(const Element* dout, const Element* x, Element* dx, int64_t n) override {
     return inner_->GeluBackward(dout, x, dx, n);
