@@ -41,6 +41,9 @@ bool Note(cudaError_t code, const char* what, const char* file, int line) {
   if (last_launch.text != nullptr && code != cudaErrorMemoryAllocation) {
     first_failure.message += "; the last kernel launched was " + Describe(last_launch);
   }
+#if !defined(ABLATE_CUDA_TOOLKIT)
+  if (!cuda_emu::LastError().empty()) first_failure.message += "\n" + cuda_emu::LastError();
+#endif
   return false;
 }
 

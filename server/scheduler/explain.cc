@@ -57,6 +57,15 @@ Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
                                           " times; the last time: ", FailureText(record), ".");
   switch (record.state) {
     case v1::BLOCKED: {
+      if (record.sealed) {
+        const auto sealed_by = std::find_if(job.sweeps.begin(), job.sweeps.end(), [&](SweepRow sweep) {
+          return IsLive(sweep) && this->sweep(sweep).sealed.contains(row);
+        });
+        const std::string& name = this->sweep(*sealed_by).record.name;
+        return {absl::StrCat("It is sealed: nothing that confirms the claims of sweep \"", name,
+                             "\" runs before its selection is locked and asks for it."),
+                absl::StrCat("ablate claims ", name, " says what the sweep waits for")};
+      }
       const Job& parent = this->job(record.parent);
       return {absl::StrCat("It waits for its parent, ", Describe(parent), "."),
               absl::StrCat("ablate job explain ", parent.record.job_id)};

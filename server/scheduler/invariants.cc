@@ -32,7 +32,16 @@ std::string Scheduler::CheckInvariants() const {
     } else if (job.tokens_per_second != 0) {
       return name + "has a speed without running";
     }
-    if (!IsTerminal(record.state) && LiveSweeps(job) == 0) return name + "no live sweep needs it, but it is not over";
+    if (record.verify_of != 0) {
+      if (!job.sweeps.empty()) return name + "a verification, but a sweep has it";
+      if (this->job(record.verify_of).record.key != record.key) return name + "verifies a job of another key";
+      if (LatestOfKey(record.key)->record.row == record.row) return name + "a verification that stands for its key";
+      if (record.state == v1::BLOCKED) return name + "a verification that waits for a parent";
+    } else if (!IsTerminal(record.state) && LiveSweeps(job) == 0) {
+      return name + "no live sweep needs it, but it is not over";
+    }
+    if (record.sealed != (record.state == v1::BLOCKED && IsSealed(job))) return name + "sealed flag is wrong";
+    if (record.state == v1::QUEUED && IsSealed(job)) return name + "queued, but sealed";
     if (record.state == v1::SUCCEEDED && record.outcome == v1::OUTCOME_UNSPECIFIED)
       return name + "succeeded without outcome";
     for (JobRow child : job.children) {
@@ -42,7 +51,7 @@ std::string Scheduler::CheckInvariants() const {
       const Job& parent = this->job(record.parent);
       if (std::count(parent.children.begin(), parent.children.end(), record.row) != 1)
         return name + "not its parent's child";
-      if (record.state == v1::BLOCKED && IsTerminal(parent.record.state))
+      if (record.state == v1::BLOCKED && !record.sealed && IsTerminal(parent.record.state))
         return name + "blocked on a parent that is over";
       if (record.state == v1::QUEUED && parent.record.state != v1::SUCCEEDED)
         return name + "queued before its parent succeeded";
@@ -88,8 +97,12 @@ std::string Scheduler::CheckInvariants() const {
   for (const Sweep& sweep : sweeps_) {
     v1::JobCounts counts;
     int64_t diverged = 0, steps_done = 0, steps_total = 0;
+    int64_t sealed_blocked = 0;
+    size_t sealed = 0;
     for (JobRow row : sweep.record.jobs) {
       const JobRecord& record = job(row).record;
+      sealed_blocked += record.sealed;
+      sealed += sweep.sealed.contains(row);
       switch (record.state) {
         case v1::BLOCKED:
           counts.set_blocked(counts.blocked() + 1);
@@ -120,11 +133,10 @@ std::string Scheduler::CheckInvariants() const {
     if (diverged != sweep.diverged || steps_done != sweep.steps_done || steps_total != sweep.steps_total) {
       return absl::StrCat("steps or divergences of sweep ", sweep.record.name, " do not add up");
     }
-    if (sweep.record.state != v1::SWEEP_CANCELLED) {
-      const bool open = counts.blocked() + counts.queued() + counts.running() > 0;
-      if (open != (sweep.record.state == v1::SWEEP_RUNNING))
-        return absl::StrCat("sweep ", sweep.record.name, " is in a wrong state");
+    if (sealed_blocked != sweep.sealed_blocked || sealed != sweep.sealed.size()) {
+      return absl::StrCat("sealed jobs of sweep ", sweep.record.name, " do not add up");
     }
+    if (StateOf(sweep) != sweep.record.state) return absl::StrCat("sweep ", sweep.record.name, " is in a wrong state");
   }
   return "";
 }

@@ -15,14 +15,18 @@ using v1::SUCCEEDED;
 const std::vector<JobEdge>& JobEdges() {
   static const auto& edges = *new std::vector<JobEdge>{
       {BLOCKED, QUEUED, Cause::kParentSucceeded, "or it has no parent"},
+      {BLOCKED, QUEUED, Cause::kUnsealed, "its sweep's selection is locked, and its parent is done"},
       {BLOCKED, SUCCEEDED, Cause::kParentDiverged, "outcome DIVERGED, without running"},
       {BLOCKED, FAILED, Cause::kParentFailed, "failure upstream_failed"},
       {BLOCKED, CANCELLED, Cause::kCancelled, ""},
+      {BLOCKED, CANCELLED, Cause::kDropped, "sealed, and not chosen"},
       {QUEUED, RUNNING, Cause::kLeased, "attempt grows by one"},
       {QUEUED, RUNNING, Cause::kReattached, "same attempt; the failure counted for its loss is taken back"},
       {QUEUED, SUCCEEDED, Cause::kLateResult, "a true result is never thrown away"},
       {QUEUED, FAILED, Cause::kInvalidConfig, "told late by the latest attempt"},
       {QUEUED, BLOCKED, Cause::kStateLost, "its parent's stage is trained again"},
+      {QUEUED, BLOCKED, Cause::kSealed, "the other sweep that needed it was cancelled"},
+      {QUEUED, FAILED, Cause::kStateLost, "of a verification: the first run is not repeated for it"},
       {QUEUED, CANCELLED, Cause::kCancelled, ""},
       {RUNNING, SUCCEEDED, Cause::kResult, ""},
       {RUNNING, QUEUED, Cause::kLeaseExpired, "counted as worker_lost"},
@@ -78,6 +82,12 @@ std::string_view CauseName(Cause cause) {
       return "state_lost";
     case Cause::kInvalidConfig:
       return "invalid_config";
+    case Cause::kUnsealed:
+      return "unsealed";
+    case Cause::kSealed:
+      return "sealed";
+    case Cause::kDropped:
+      return "dropped";
     case Cause::kCancelled:
       return "cancelled";
   }

@@ -26,6 +26,9 @@ enum class Cause {
   kFailureLimit,      // failed, and none is left
   kStateLost,         // the stored state that it starts from is gone: it waits for a new job of its parent's stage
   kInvalidConfig,     // failed in a way that a retry cannot mend
+  kUnsealed,          // the selection is locked: it may run
+  kSealed,            // only sealed sweeps need it now
+  kDropped,           // the lock did not choose it
   kCancelled,         // by the user, or no live sweep needs it, or its parent was cancelled
 };
 

@@ -43,6 +43,8 @@ struct JobRecord {
   std::string key;
   JobRow parent = 0;
   JobRow retry_of = 0;
+  JobRow verify_of = 0;  // repeats that job for comparison: stands for no key and belongs to no sweep
+  bool sealed = false;   // BLOCKED, and every live sweep that needs it has it sealed
   int64_t attempt = 0;
   AttemptState attempt_state = AttemptState::kNone;
   int32_t failures = 0;
@@ -71,7 +73,12 @@ struct SweepRecord {
   int32_t arms = 0;
   int32_t seeds = 0;
   int64_t created_at_us = 0, ended_at_us = 0;
+  v1::Phase phase = v1::PLAIN;
+  bool pending = false;     // a decision is to come that may let more jobs go: not over
+  bool sealed = false;      // confirming work waits for the lock
+  std::string waiting_for;  // what the next decision waits for, beside the jobs; for people
   std::vector<JobRow> jobs;
+  std::vector<JobRow> sealed_jobs;  // those of `jobs` that this sweep does not want run yet
 };
 
 struct WorkerRecord {
@@ -125,6 +132,7 @@ struct SweepJobChange {
   SweepRow sweep = 0;
   JobRow job = 0;
   bool attached = false;  // false: detached
+  bool sealed = false;    // of an attached one
 };
 
 struct StateCollection {
@@ -138,8 +146,9 @@ struct StateCollection {
 struct Effects {
   std::vector<JobRecord> created;
   std::vector<JobRecord> changed;   // each job once
-  std::vector<SweepRecord> sweeps;  // each changed sweep once, without `jobs`
+  std::vector<SweepRecord> sweeps;  // each changed sweep once, without `jobs` and `sealed_jobs`
   std::vector<SweepJobChange> sweep_jobs;
+  std::vector<SweepJobChange> unsealed;  // attached before, sealed no more
   std::vector<AttemptStart> attempt_starts;
   std::vector<AttemptChange> attempt_changes;
   std::vector<Transition> transitions;
@@ -148,7 +157,8 @@ struct Effects {
   std::vector<StateCollection> collections;
 
   bool empty() const {
-    return created.empty() && changed.empty() && sweeps.empty() && sweep_jobs.empty() && attempt_starts.empty() &&
+    return created.empty() && changed.empty() && sweeps.empty() && sweep_jobs.empty() && unsealed.empty() &&
+           attempt_starts.empty() &&
            attempt_changes.empty() && transitions.empty() && diverged_unrun.empty() && workers.empty() &&
            collections.empty();
   }

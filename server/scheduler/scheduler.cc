@@ -53,7 +53,8 @@ absl::Status Scheduler::OnRestart(const SchedulerSnapshot& snapshot, Now now) {
     job.class_id = ready_.ClassOf(record.requirement);
     if (record.kind == v1::STAGE && record.state == v1::SUCCEEDED) job.progress = record.to_step - record.from_step;
     jobs_by_id_[record.job_id] = record.row;
-    latest_by_key_[record.key] = record.row;
+    job.record.sealed = false;  // follows from the sweeps
+    if (record.verify_of == 0) latest_by_key_[record.key] = record.row;
   }
   for (const StateAvailability& state : snapshot.states) {
     StageState& known = states_[state.stage_key];
@@ -75,9 +76,11 @@ absl::Status Scheduler::OnRestart(const SchedulerSnapshot& snapshot, Now now) {
     Sweep& sweep = sweeps_.emplace_back();
     sweep.record = record;
     sweep.record.jobs.clear();
+    sweep.record.sealed_jobs.clear();
     sweeps_by_id_[record.sweep_id] = record.row;
     sweeps_by_name_[record.name] = record.row;
-    for (JobRow job : record.jobs) Attach(record.row, job);
+    const std::unordered_set<JobRow> sealed(record.sealed_jobs.begin(), record.sealed_jobs.end());
+    for (JobRow job : record.jobs) Attach(record.row, job, sealed.contains(job));
   }
   for (const WorkerRecord& record : snapshot.workers) {
     Worker& worker = workers_[record.info.worker_id()];
@@ -94,6 +97,7 @@ absl::Status Scheduler::OnRestart(const SchedulerSnapshot& snapshot, Now now) {
       worker.deadline_us = now.monotonic_us + options_.lease_us;
       worker.slots[job.record.slot].push_back(job.record.row);
     }
+    SetSealed(job, job.record.state == v1::BLOCKED && IsSealed(job));
     UpdateNeed(job);
   }
   // Nothing of this is a change: the store has it all.
@@ -108,6 +112,7 @@ absl::Status Scheduler::OnRestart(const SchedulerSnapshot& snapshot, Now now) {
 LeaseRank Scheduler::RankOf(const Job& job) const {
   LeaseRank rank{.is_stage = job.record.kind == v1::STAGE};
   rank.sequence = rank.is_stage ? job.record.row : job.record.parent;
+  if (job.record.verify_of != 0) return rank;  // asked for by hand: before the sweeps of priority 0
   bool found = false;
   for (SweepRow row : job.sweeps) {
     if (!IsLive(row)) continue;
@@ -256,6 +261,7 @@ void Scheduler::Move(Job& job, v1::JobState to, Cause cause, Now now, const std:
     const bool failed = cause == Cause::kRetryableFailure || cause == Cause::kPreempted;
     EnterQueue(job, failed ? now.monotonic_us + RetryDelay(job.record.failures) : 0);
   }
+  SetSealed(job, to == v1::BLOCKED && IsSealed(job));
   if (to == v1::RUNNING && cause == Cause::kLeased) job.record.started_at_us = now.wall_us;
   if (IsTerminal(to)) job.record.ended_at_us = now.wall_us;
   if (to == v1::SUCCEEDED) SetProgress(job, job.record.to_step - job.record.from_step, 0);
@@ -275,6 +281,8 @@ void Scheduler::Move(Job& job, v1::JobState to, Cause cause, Now now, const std:
                                    .attempt = job.record.attempt,
                                    .worker_id = from == v1::RUNNING || to == v1::RUNNING ? job.record.worker_id : "",
                                    .text = text});
+  // Never leased while sealed, whatever brought it back into the queue.
+  if (to == v1::QUEUED && IsSealed(job)) Move(job, v1::BLOCKED, Cause::kSealed, now, "only sealed sweeps need it now");
 }
 
 void Scheduler::CollectStates() {
@@ -306,7 +314,7 @@ namespace {
 // A retry lets go of all jobs and takes most of them up again: only what differs in the end is written.
 void NetSweepJobChanges(std::vector<SweepJobChange>* changes) {
   struct Net {
-    bool first = false, last = false;
+    bool first = false, last = false, sealed = false;
   };
   std::map<std::pair<SweepRow, JobRow>, Net> net;
   bool detached = false;
@@ -315,10 +323,11 @@ void NetSweepJobChanges(std::vector<SweepJobChange>* changes) {
   for (const SweepJobChange& change : *changes) {
     const auto [place, added] = net.emplace(std::pair(change.sweep, change.job), Net{change.attached, change.attached});
     place->second.last = change.attached;
+    place->second.sealed = change.sealed;
   }
   changes->clear();
   for (const auto& [pair, change] : net) {
-    if (change.first == change.last) changes->push_back({pair.first, pair.second, change.last});
+    if (change.first == change.last) changes->push_back({pair.first, pair.second, change.last, change.sealed});
   }
 }
 
@@ -329,15 +338,8 @@ void Scheduler::Finish(Now now) {
   for (SweepRow row : touched_sweeps_) {
     Sweep& sweep = SweepAt(row);
     sweep.touched = false;
-    v1::SweepState state = sweep.record.state;
-    if (state != v1::SWEEP_CANCELLED) {
-      const v1::JobCounts& counts = sweep.counts;
-      if (counts.blocked() + counts.queued() + counts.running() > 0) {
-        state = v1::SWEEP_RUNNING;
-      } else {
-        state = counts.failed() + counts.cancelled() > 0 ? v1::SWEEP_FAILED : v1::SWEEP_SUCCEEDED;
-      }
-    }
+    ++sweep.version;
+    const v1::SweepState state = StateOf(sweep);
     if (state != sweep.record.state) {
       sweep.record.state = state;
       sweep.record.ended_at_us = state == v1::SWEEP_RUNNING ? 0 : now.wall_us;
@@ -347,6 +349,7 @@ void Scheduler::Finish(Now now) {
     sweep.dirty = false;
     SweepRecord record = sweep.record;
     record.jobs.clear();
+    record.sealed_jobs.clear();
     effects_->sweeps.push_back(std::move(record));
   }
   touched_sweeps_.clear();
@@ -363,7 +366,21 @@ void Scheduler::Finish(Now now) {
   created_jobs_.clear();
   dirty_jobs_.clear();
   NetSweepJobChanges(&effects_->sweep_jobs);
+  // Let go, and in the same event replaced by a new job.
+  std::erase_if(effects_->unsealed, [&](const SweepJobChange& change) {
+    const std::vector<SweepRow>& sweeps = At(change.job).sweeps;
+    return std::find(sweeps.begin(), sweeps.end(), change.sweep) == sweeps.end();
+  });
   effects_ = nullptr;
+}
+
+v1::SweepState Scheduler::StateOf(const Sweep& sweep) {
+  if (sweep.record.state == v1::SWEEP_CANCELLED || IsOpen(sweep)) {
+    return sweep.record.state == v1::SWEEP_CANCELLED ? v1::SWEEP_CANCELLED : v1::SWEEP_RUNNING;
+  }
+  // Nothing more is let go while something is missing: whoever waits for the sweep is told.
+  if (sweep.counts.failed() + sweep.counts.cancelled() > 0) return v1::SWEEP_FAILED;
+  return sweep.record.pending || sweep.sealed_blocked > 0 ? v1::SWEEP_RUNNING : v1::SWEEP_SUCCEEDED;
 }
 
 const Scheduler::Job* Scheduler::FindJob(const std::string& job_id) const {

@@ -17,6 +17,10 @@
 //  parent's stage gets a new job.
 //  * A stage that diverged settles its evaluations and child stages as DIVERGED without running them.
 //  * A job is shared by all sweeps that need its key, and cancelled when the last live one is.
+//  * A sweep may have jobs sealed: BLOCKED, and never leased for it, until it lets them go or drops them (OnPlanChange).
+//    A job that another live sweep needs unsealed runs for that one.
+//  * A verification repeats a finished job under the same key: it belongs to no sweep, stands for no key, and changes no
+//    stored state.
 //  * A stored end state is collected when no job that may still run, and no failed one that may be retried, needs it; a
 //  job that
 //    comes later and needs it gets a new stage job for the same key (retry_of).
@@ -61,10 +65,20 @@ struct SubmitPlan {
     std::string key;
     int parent = -1;  // index in `jobs`, of a stage; parents come before children
     int64_t from_step = 0, to_step = 0;
+    bool sealed = false;
   };
-  SweepRecord sweep;  // row, state, times and jobs are filled in by the scheduler
+  SweepRecord sweep;  // row, state, times, jobs and sealed_jobs are filled in by the scheduler
   Requirement requirement;
   std::vector<PlannedJob> jobs;  // each key once
+};
+
+// What a decision of a sweep with phases, or an extension, changes.
+struct PlanChange {
+  SweepRecord sweep;  // as OnSubmit takes it, with the row: description, hashes, priority, keep, arms, seeds, phase...
+  Requirement requirement;
+  std::vector<SubmitPlan::PlannedJob> add;  // may name keys that the sweep has: their jobs are left as they are
+  std::vector<std::string> unseal;          // keys of the sweep that may run now
+  std::vector<std::string> drop;            // keys that the sweep does not need any more
 };
 
 struct SubmitOutcome {
@@ -113,6 +127,9 @@ class Scheduler {
     int64_t diverged = 0;
     int64_t steps_done = 0, steps_total = 0;
     double tokens_per_second = 0;
+    std::unordered_set<JobRow> sealed;  // of record.jobs
+    int64_t sealed_blocked = 0;         // jobs with record.sealed
+    int64_t version = 0;                // grows with every change of a job of the sweep
     bool dirty = false, touched = false;
   };
   struct Worker {
@@ -143,6 +160,13 @@ class Scheduler {
   absl::Status OnCancelSweep(SweepRow sweep, Now now, Effects* effects);
   // New jobs for those that failed or were cancelled, and what they need. Revives a cancelled sweep. Returns how many.
   absl::StatusOr<int64_t> OnRetry(SweepRow sweep, Now now, Effects* effects);
+  // Adds jobs to a sweep that is not cancelled, lets sealed ones go, drops others, and writes down where it stands now.
+  // NotFound: a key to unseal or drop is none of the sweep's. FailedPrecondition: the sweep is cancelled.
+  absl::StatusOr<SubmitOutcome> OnPlanChange(const PlanChange& change, Now now, Effects* effects);
+  // A job that repeats a finished one. FailedPrecondition (says what is missing): it is sealed, not done, was recorded
+  // without running, is itself a verification, or the state that it starts from is not stored any more.
+  absl::StatusOr<JobRow> OnVerify(JobRow job, Now now, Effects* effects);
+  absl::Status CanVerify(JobRow job) const;
   // The job and all that depend on it. FailedPrecondition: final already.
   absl::Status OnCancelJob(JobRow job, Now now, Effects* effects);
 
@@ -160,7 +184,12 @@ class Scheduler {
 
   const Job* FindJob(const std::string& job_id) const;
   const Job& job(JobRow row) const { return jobs_[row - 1]; }
+  // Verifications aside.
   const Job* LatestOfKey(const std::string& key) const;
+  // The job that stands for this key in the sweep, or null.
+  const Job* JobOfSweep(SweepRow sweep, const std::string& key) const;
+  // Whether every job that the sweep has let go is over, and a decision is to come.
+  bool AwaitsDecision(SweepRow sweep) const;
   size_t job_count() const { return jobs_.size(); }
   // By id, else by name.
   const Sweep* FindSweep(const std::string& id_or_name) const;
@@ -196,19 +225,28 @@ class Scheduler {
     int parent = -1;
     int64_t from_step = 0, to_step = 0;
     Requirement requirement;
+    bool sealed = false;
     JobRow resolved = 0;
     bool is_new = false;
   };
 
   // scheduler_plan.cc
   void Materialise(SweepRow sweep, std::vector<Node>& nodes, Now now, SubmitOutcome* outcome);
-  JobRow NewJob(const Node& node, JobRow parent, JobRow retry_of, Now now);
+  JobRow NewJob(const Node& node, JobRow parent, JobRow retry_of, Now now, JobRow verify_of = 0);
   JobRow RerunStage(JobRow old_stage, JobRow needed_by, Now now);
-  void Settle(JobRow job, Now now);
+  void Settle(JobRow job, Now now, Cause cause = Cause::kParentSucceeded);
   void SettleChildren(JobRow job, Now now);
-  void Attach(SweepRow sweep, JobRow job);
+  void Attach(SweepRow sweep, JobRow job, bool sealed);
   void Detach(SweepRow sweep, JobRow job, bool erase_from_sweep);
-  void CancelUnneeded(JobRow job, Now now);
+  void CancelUnneeded(JobRow job, Now now, Cause blocked_cause = Cause::kCancelled);
+  static bool IsOpen(const Sweep& sweep);  // some job that was let go is not over
+  static v1::SweepState StateOf(const Sweep& sweep);
+
+  // scheduler_seal.cc
+  bool IsSealed(const Job& job) const;  // every live sweep that needs it has it sealed
+  void SetSealed(Job& job, bool sealed);
+  void UpdateSeal(JobRow job, Now now);  // after its attachments may have changed
+  void Drop(SweepRow sweep, const std::vector<JobRow>& jobs, Now now);
 
   // scheduler.cc
   Job& At(JobRow row) { return jobs_[row - 1]; }

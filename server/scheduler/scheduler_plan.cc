@@ -29,6 +29,7 @@ absl::StatusOr<SubmitOutcome> Scheduler::OnSubmit(const SubmitPlan& plan, Now no
   sweep.record.created_at_us = now.wall_us;
   sweep.record.ended_at_us = 0;
   sweep.record.jobs.clear();
+  sweep.record.sealed_jobs.clear();
   sweep.dirty = sweep.touched = true;
   touched_sweeps_.push_back(outcome.sweep);
   sweeps_by_id_[sweep.record.sweep_id] = outcome.sweep;
@@ -42,22 +43,25 @@ absl::StatusOr<SubmitOutcome> Scheduler::OnSubmit(const SubmitPlan& plan, Now no
                      .parent = job.parent,
                      .from_step = job.from_step,
                      .to_step = job.to_step,
-                     .requirement = plan.requirement});
+                     .requirement = plan.requirement,
+                     .sealed = job.sealed});
   }
   Materialise(outcome.sweep, nodes, now, &outcome);
   Finish(now);
   return outcome;
 }
 
-// Gives each key the job that stands for it: one that is there, where it still can or did succeed, else a new one.
+// Gives each key the job that stands for it: the sweep's own, whatever became of it; else one that is there, where it
+// still can or did succeed; else a new one.
 void Scheduler::Materialise(SweepRow sweep, std::vector<Node>& nodes, Now now, SubmitOutcome* outcome) {
   std::vector<char> weights_needed(nodes.size(), 0), optimizer_needed(nodes.size(), 0);
   for (size_t i = nodes.size(); i-- > 0;) {
     Node& node = nodes[i];
-    const Job* latest = LatestOfKey(node.key);
-    node.is_new = !IsReusable(node.key);
-    if (!node.is_new && node.kind == v1::STAGE && latest->record.state == v1::SUCCEEDED &&
-        latest->record.outcome != v1::DIVERGED && NeedsFiles(latest->record) &&
+    const Job* mine = JobOfSweep(sweep, node.key);
+    const Job* standing = mine != nullptr ? mine : LatestOfKey(node.key);
+    node.is_new = mine == nullptr && !IsReusable(node.key);
+    if (!node.is_new && node.kind == v1::STAGE && standing->record.state == v1::SUCCEEDED &&
+        standing->record.outcome != v1::DIVERGED && NeedsFiles(standing->record) &&
         (weights_needed[i] || optimizer_needed[i])) {
       // Finished, but what a new job needs of it has been collected: it is trained again.
       node.is_new = !StateAvailable(node.key, optimizer_needed[i]);
@@ -66,24 +70,32 @@ void Scheduler::Materialise(SweepRow sweep, std::vector<Node>& nodes, Now now, S
       (node.kind == v1::STAGE ? optimizer_needed : weights_needed)[node.parent] = 1;
     }
   }
-  std::vector<JobRow> fresh;
   for (Node& node : nodes) {
     const Job* latest = LatestOfKey(node.key);
+    const Job* mine = JobOfSweep(sweep, node.key);
     if (node.is_new) {
       const JobRow parent = node.parent >= 0 ? nodes[node.parent].resolved : 0;
       node.resolved = NewJob(node, parent, latest != nullptr ? latest->record.row : 0, now);
-      fresh.push_back(node.resolved);
       ++outcome->new_jobs;
     } else {
-      node.resolved = latest->record.row;
+      node.resolved = mine != nullptr ? mine->record.row : latest->record.row;
       ++outcome->reused_jobs;
     }
-    Attach(sweep, node.resolved);
+    if (!node.is_new && mine != nullptr) continue;
+    if (mine != nullptr) Detach(sweep, mine->record.row, true);
+    Attach(sweep, node.resolved, node.sealed);
   }
-  for (JobRow row : fresh) Settle(row, now);
+  for (const Node& node : nodes) {
+    if (node.is_new) {
+      SetSealed(At(node.resolved), IsSealed(At(node.resolved)));
+      Settle(node.resolved, now);
+    } else {
+      UpdateSeal(node.resolved, now);
+    }
+  }
 }
 
-JobRow Scheduler::NewJob(const Node& node, JobRow parent, JobRow retry_of, Now now) {
+JobRow Scheduler::NewJob(const Node& node, JobRow parent, JobRow retry_of, Now now, JobRow verify_of) {
   const JobRow row = static_cast<JobRow>(jobs_.size()) + 1;
   Job& job = jobs_.emplace_back();
   job.record.row = row;
@@ -93,6 +105,7 @@ JobRow Scheduler::NewJob(const Node& node, JobRow parent, JobRow retry_of, Now n
   job.record.key = node.key;
   job.record.parent = parent;
   job.record.retry_of = retry_of;
+  job.record.verify_of = verify_of;
   job.record.max_failures = options_.max_failures;
   job.record.from_step = node.from_step;
   job.record.to_step = node.to_step;
@@ -102,17 +115,19 @@ JobRow Scheduler::NewJob(const Node& node, JobRow parent, JobRow retry_of, Now n
   job.dirty = true;
   created_jobs_.push_back(row);
   jobs_by_id_[job.record.job_id] = row;
-  latest_by_key_[job.record.key] = row;
+  if (verify_of == 0) latest_by_key_[job.record.key] = row;
   if (parent != 0) At(parent).children.push_back(row);
   UpdateNeed(job);
   return row;
 }
 
-void Scheduler::Attach(SweepRow sweep_row, JobRow row) {
+void Scheduler::Attach(SweepRow sweep_row, JobRow row, bool sealed) {
   Job& job = At(row);
   Sweep& sweep = SweepAt(sweep_row);
   sweep.record.jobs.push_back(row);
   job.sweeps.push_back(sweep_row);
+  if (sealed) sweep.sealed.insert(row);
+  sweep.sealed_blocked += job.record.sealed;
   Count(sweep, job, +1);
   sweep.steps_done += job.progress;
   sweep.steps_total += job.record.to_step - job.record.from_step;
@@ -125,7 +140,9 @@ void Scheduler::Attach(SweepRow sweep_row, JobRow row) {
   Requeue(job);
   UpdateNeed(job);
   TouchSweeps(job);
-  if (effects_ != nullptr) effects_->sweep_jobs.push_back({.sweep = sweep_row, .job = row, .attached = true});
+  if (effects_ != nullptr) {
+    effects_->sweep_jobs.push_back({.sweep = sweep_row, .job = row, .attached = true, .sealed = sealed});
+  }
 }
 
 // Takes the sweep off the job. With erase_from_sweep false the caller replaces or clears the sweep's list itself.
@@ -134,6 +151,8 @@ void Scheduler::Detach(SweepRow sweep_row, JobRow row, bool erase_from_sweep) {
   Sweep& sweep = SweepAt(sweep_row);
   if (erase_from_sweep) std::erase(sweep.record.jobs, row);
   TouchSweeps(job);
+  sweep.sealed.erase(row);
+  sweep.sealed_blocked -= job.record.sealed;
   Count(sweep, job, -1);
   sweep.steps_done -= job.progress;
   sweep.steps_total -= job.record.to_step - job.record.from_step;
@@ -151,13 +170,13 @@ void Scheduler::Detach(SweepRow sweep_row, JobRow row, bool erase_from_sweep) {
 }
 
 // Moves a BLOCKED job on as far as its parent allows, and then what hangs on it.
-void Scheduler::Settle(JobRow first, Now now) {
+void Scheduler::Settle(JobRow first, Now now, Cause cause) {
   std::vector<JobRow> open{first};
   for (size_t next = 0; next < open.size(); ++next) {
     Job& job = At(open[next]);
-    if (job.record.state != v1::BLOCKED) continue;
+    if (job.record.state != v1::BLOCKED || IsSealed(job)) continue;
     if (job.record.parent == 0) {
-      Move(job, v1::QUEUED, Cause::kParentSucceeded, now);
+      Move(job, v1::QUEUED, cause, now);
       continue;
     }
     const Job& parent = At(job.record.parent);
@@ -172,7 +191,7 @@ void Scheduler::Settle(JobRow first, Now now) {
           RerunStage(parent.record.row, job.record.row, now);
           continue;  // still BLOCKED, on the new job
         } else {
-          Move(job, v1::QUEUED, Cause::kParentSucceeded, now);
+          Move(job, v1::QUEUED, cause, now);
           continue;
         }
         break;
@@ -227,10 +246,15 @@ JobRow Scheduler::RerunStage(JobRow old_row, JobRow needed_by, Now now) {
   for (SweepRow sweep : sweeps) {
     const std::vector<SweepRow>& attached = At(row).sweeps;
     if (!IsLive(sweep) || std::find(attached.begin(), attached.end(), sweep) != attached.end()) continue;
-    const std::vector<SweepRow>& on_old = At(old_row).sweeps;
-    if (std::find(on_old.begin(), on_old.end(), sweep) != on_old.end()) Detach(sweep, old_row, true);
-    Attach(sweep, row);
+    bool sealed = SweepAt(sweep).sealed.contains(needed_by);
+    // Mostly the old job; a later one where a sealed child was left behind when that was made.
+    if (const Job* mine = JobOfSweep(sweep, At(old_row).record.key); mine != nullptr) {
+      sealed = SweepAt(sweep).sealed.contains(mine->record.row);
+      Detach(sweep, mine->record.row, true);
+    }
+    Attach(sweep, row, sealed);
   }
+  UpdateSeal(row, now);
   if (is_new) Settle(row, now);
   return row;
 }
@@ -252,7 +276,8 @@ absl::StatusOr<int64_t> Scheduler::OnRetry(SweepRow sweep_row, Now now, Effects*
               .key = record.key,
               .from_step = record.from_step,
               .to_step = record.to_step,
-              .requirement = record.requirement};
+              .requirement = record.requirement,
+              .sealed = sweep.sealed.contains(row)};
     if (record.parent != 0) {
       const auto parent = index_of.find(At(record.parent).record.key);
       if (parent == index_of.end()) {
@@ -280,21 +305,28 @@ absl::StatusOr<int64_t> Scheduler::OnRetry(SweepRow sweep_row, Now now, Effects*
   SubmitOutcome outcome;
   Materialise(sweep_row, nodes, now, &outcome);
   // The sweep let go of its jobs for a moment: those that it took up again are needed as before.
-  for (JobRow row : old_jobs) CancelUnneeded(row, now);
+  for (JobRow row : old_jobs) {
+    CancelUnneeded(row, now);
+    UpdateSeal(row, now);
+  }
   Finish(now);
   return outcome.new_jobs;
 }
 
-void Scheduler::CancelUnneeded(JobRow row, Now now) {
+void Scheduler::CancelUnneeded(JobRow row, Now now, Cause blocked_cause) {
   Job& job = At(row);
-  if (IsTerminal(job.record.state) || LiveSweeps(job) > 0) return;
+  if (IsTerminal(job.record.state) || job.record.verify_of != 0 || LiveSweeps(job) > 0) return;
   if (job.record.state == v1::RUNNING) EndAttempt(job, AttemptState::kCancelled, nullptr);
-  Move(job, v1::CANCELLED, Cause::kCancelled, now, "no live sweep needs it");
+  const bool dropped = job.record.state == v1::BLOCKED && blocked_cause == Cause::kDropped;
+  Move(job, v1::CANCELLED, dropped ? Cause::kDropped : Cause::kCancelled, now,
+       dropped ? "the lock chose another arm" : "no live sweep needs it");
 }
 
 absl::Status Scheduler::OnCancelSweep(SweepRow sweep_row, Now now, Effects* effects) {
   Sweep& sweep = SweepAt(sweep_row);
-  if (sweep.record.state != v1::SWEEP_RUNNING) {
+  // One that waits for a retry may still hold a seal.
+  const bool waits = sweep.record.state == v1::SWEEP_FAILED && (sweep.record.pending || sweep.sealed_blocked > 0);
+  if (sweep.record.state != v1::SWEEP_RUNNING && !waits) {
     return absl::FailedPreconditionError(absl::StrCat("sweep \"", sweep.record.name, "\" is over already"));
   }
   Begin(effects);
@@ -314,6 +346,7 @@ absl::Status Scheduler::OnCancelSweep(SweepRow sweep_row, Now now, Effects* effe
   for (JobRow row : sweep.record.jobs) {
     CancelUnneeded(row, now);
     Requeue(At(row));
+    UpdateSeal(row, now);
     UpdateNeed(At(row));
   }
   for (JobRow row : sweep.record.jobs) {

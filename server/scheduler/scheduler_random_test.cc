@@ -47,6 +47,9 @@ class World {
       }
       rig_.Advance(1'000'000);
       rig_.Tick();
+      for (SweepRow row = 1; row <= sweeps_; ++row) {
+        if (rig_.scheduler->AwaitsDecision(row)) Decide(row, /*last=*/true);
+      }
     }
     ASSERT_TRUE(AllOver()) << "something never finished";
     ASSERT_EQ(rig_.scheduler->CheckInvariants(), "");
@@ -58,6 +61,7 @@ class World {
       succeeded += success;
       recorded += rig_.store.results(row);
       ASSERT_EQ(rig_.store.results(row), success ? 1 : 0) << job.job_id;
+      if (job.verify_of != 0) ++verified_;
       if (success && job.parent != 0) {
         ASSERT_EQ(rig_.state(job.parent), v1::SUCCEEDED) << job.job_id;
       }
@@ -67,6 +71,7 @@ class World {
   }
 
   const SchedulerRig& rig() const { return rig_; }
+  int verified() const { return verified_; }
 
  private:
   SchedulerOptions Options(bool files_vanish) {
@@ -102,9 +107,46 @@ class World {
     plan.sweep.priority = Pick(3);
     plan.sweep.keep = std::vector<v1::Keep>{v1::KEEP_NONE, v1::KEEP_NONE, v1::KEEP_WEIGHTS,
                                             v1::KEEP_ALL}[static_cast<size_t>(Pick(4))];
+    if (Chance(50)) Seal(&plan);
     // The same key must be the same thing: a child only ever hangs on the stage of its own index.
     rig_.Submit(plan);
     ++sweeps_;
+  }
+
+  // Some trainings with all that hangs on them, and some evaluations of others.
+  void Seal(SubmitPlan* plan) {
+    for (SubmitPlan::PlannedJob& job : plan->jobs) {
+      job.sealed = (job.parent >= 0 && plan->jobs[static_cast<size_t>(job.parent)].sealed) || Chance(30);
+    }
+    plan->sweep.pending = true;
+  }
+
+  // A decision: some sealed jobs are let go, others dropped with what hangs on them. The last one lets none wait.
+  void Decide(SweepRow row, bool last) {
+    const Scheduler::Sweep& sweep = rig_.scheduler->sweep(row);
+    if (sweep.record.state == v1::SWEEP_CANCELLED) return;
+    PlanChange change = rig_.ChangeOf(row);
+    std::set<std::string> dropped, waiting;  // by key: a stage may have been trained again
+    std::vector<JobRow> jobs(sweep.record.jobs);
+    std::sort(jobs.begin(), jobs.end(), [&](JobRow a, JobRow b) {
+      const JobRecord &left = rig_.job(a), &right = rig_.job(b);
+      return std::tuple(left.kind, left.from_step, a) < std::tuple(right.kind, right.from_step, b);
+    });
+    for (JobRow job : jobs) {
+      if (!sweep.sealed.contains(job)) continue;
+      const JobRow parent_row = rig_.job(job).parent;
+      const std::string parent = parent_row == 0 ? "" : rig_.job(parent_row).key;
+      if (dropped.contains(parent) || Chance(30)) {
+        dropped.insert(rig_.job(job).key);
+        change.drop.push_back(rig_.job(job).key);
+      } else if (!waiting.contains(parent) && (last || Chance(50))) {
+        change.unseal.push_back(rig_.job(job).key);
+      } else {
+        waiting.insert(rig_.job(job).key);
+      }
+    }
+    change.sweep.pending = !last;
+    rig_.Change(change);
   }
 
   v1::SyncRequest MakeRequest(Worker& worker) {
@@ -234,6 +276,12 @@ class World {
       (void)rig_.CancelSweep(row);
     } else if (kind < 98) {
       rig_.Retry(1 + Pick(sweeps_));
+    } else if (kind < 98 + 1 && Chance(60)) {
+      if (Chance(50)) {
+        Decide(1 + Pick(sweeps_), Chance(20));
+      } else {
+        (void)rig_.Verify(1 + Pick(static_cast<int>(rig_.scheduler->job_count())));
+      }
     } else if (kind < 99) {
       (void)rig_.CancelJob(1 + Pick(static_cast<int>(rig_.scheduler->job_count())));
     } else if (rig_.scheduler->FindWorker(worker.hand.info.worker_id()) != nullptr) {
@@ -246,11 +294,12 @@ class World {
   SchedulerRig rig_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<Message> network_;
-  int sweeps_ = 0;
+  int sweeps_ = 0, verified_ = 0;
 };
 
 TEST(SchedulerRandom, InvariantsHoldAndEverythingEnds) {
   std::set<SnapshotStore::Edge> walked;
+  int verified = 0;
   for (unsigned seed = 0; seed < 400; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     World world(seed, /*files_vanish=*/seed % 4 == 3);
@@ -258,10 +307,12 @@ TEST(SchedulerRandom, InvariantsHoldAndEverythingEnds) {
     if (HasFatalFailure()) return;
     world.Finish();
     if (HasFatalFailure()) return;
+    verified += world.verified();
     walked.insert(world.rig().store.edges().begin(), world.rig().store.edges().end());
   }
   // The chaos is real: it takes every edge there is.
   EXPECT_EQ(walked.size(), JobEdges().size());
+  EXPECT_GT(verified, 100);
 }
 
 }  // namespace

@@ -169,9 +169,11 @@ void Scheduler::ProcessReport(Worker& worker, const v1::SyncRequest& request, in
     return answer(again, again ? "" : absl::StrCat("the job is over: ", ToAbsl(StateName(record.state))));
   }
 
-  // Thought lost, and meanwhile the state that it had started from was lost too: not wanted, the worker stops it.
+  // Thought lost, and meanwhile the state that it had started from was lost too, or the sweep that wanted it went away:
+  // not wanted, the worker stops it.
   if (record.state == v1::BLOCKED) {
-    return answer(false, "the job waits for its parent's stage, which is trained again");
+    return answer(false, record.sealed ? "the job is sealed: only sweeps whose selection is not locked need it"
+                                       : "the job waits for its parent's stage, which is trained again");
   }
 
   const bool running = record.state == v1::RUNNING;
@@ -254,7 +256,7 @@ void Scheduler::ProcessResult(Job& job, const v1::AttemptReport& report, Now now
   const v1::TaskResult& result = report.result();
   const bool late = job.record.state == v1::QUEUED;
   job.record.diverged_at_step = result.outcome() == v1::DIVERGED ? result.diverged_at_step() : 0;
-  if (job.record.kind == v1::STAGE && result.outcome() == v1::COMPLETED) {
+  if (job.record.kind == v1::STAGE && result.outcome() == v1::COMPLETED && job.record.verify_of == 0) {
     StageState& state = states_[job.record.key];
     state.weights = !result.end_state().weights().sha256().empty();
     state.optimizer = !result.end_state().optimizer().sha256().empty();
@@ -356,6 +358,14 @@ void Scheduler::LoseState(JobRow needed_by, const StateCollection& lost, Now now
   for (JobRow row : children) {
     Job& child = At(row);
     if (child.record.state != v1::QUEUED || StateAvailable(lost.stage_key, child.record.kind == v1::STAGE)) continue;
+    if (child.record.verify_of != 0) {
+      v1::Failure failure;
+      failure.set_kind(v1::UPSTREAM_FAILED);
+      failure.set_message(absl::StrCat("the end state of ", job(parent).record.job_id, " is gone from the coordinator's disk"));
+      child.record.last_failure = std::make_shared<const v1::Failure>(failure);
+      Move(child, v1::FAILED, Cause::kStateLost, now, failure.message());
+      continue;
+    }
     Move(child, v1::BLOCKED, Cause::kStateLost, now,
          absl::StrCat("the end state of ", job(parent).record.job_id, " is gone from the coordinator's disk"));
     Settle(row, now);
@@ -495,7 +505,7 @@ void Scheduler::Grant(Worker& worker, int32_t slot, JobRow row, Now now) {
   record.slot = slot;
   record.attempt_state = AttemptState::kRunning;
   const auto state = states_.find(record.key);
-  job.granted_keep_optimizer = record.kind == v1::STAGE && state != states_.end() &&
+  job.granted_keep_optimizer = record.kind == v1::STAGE && record.verify_of == 0 && state != states_.end() &&
                                (state->second.stages_in_need > 0 || state->second.keep_all > 0);
   Move(job, v1::RUNNING, Cause::kLeased, now);
   worker.slots[slot].push_back(row);
@@ -510,7 +520,7 @@ void Scheduler::FillDecision(const Worker& worker, SyncDecision* decision) const
   for (const auto& [slot, jobs] : worker.slots) {
     for (JobRow row : jobs) {
       const auto state = states_.find(job(row).record.key);
-      const bool keep_optimizer = job(row).record.kind == v1::STAGE && state != states_.end() &&
+      const bool keep_optimizer = job(row).record.kind == v1::STAGE && job(row).record.verify_of == 0 && state != states_.end() &&
                                   (state->second.stages_in_need > 0 || state->second.keep_all > 0);
       decision->desired.push_back({.job = row,
                                    .job_id = job(row).record.job_id,

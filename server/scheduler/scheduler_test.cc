@@ -579,6 +579,41 @@ TEST_F(SchedulerTest, ALateInvalidConfigEndsTheJob) {
   EXPECT_EQ(rig.state(1), v1::FAILED);
 }
 
+// The rules are in scheduler_seal_test.cc.
+TEST_F(SchedulerTest, TheEdgesOfSealedJobsAndOfVerifications) {
+  std::set<std::string> missing;
+  SchedulerOptions options;
+  options.has_artifact = [&](const std::string& sha256) { return !missing.contains(sha256); };
+  SchedulerRig sealed(options);
+  WorkerHand hand(&sealed, "w", 1);
+  SubmitPlan plan = MakeTestPlan("a", 3, 1);
+  plan.sweep.pending = true;
+  plan.sweep.keep = v1::KEEP_WEIGHTS;
+  for (int i : {1, 2, 4, 5}) plan.jobs[i].sealed = true;
+  sealed.Submit(plan);
+  sealed.Submit(MakeTestPlan("b", 2, 0));
+  EXPECT_EQ(sealed.state(2), v1::QUEUED);
+  EXPECT_TRUE(sealed.CancelSweep(2).ok());
+  EXPECT_EQ(sealed.state(2), v1::BLOCKED);
+  PlanChange change = sealed.ChangeOf(1);
+  change.unseal = {plan.jobs[1].key, plan.jobs[4].key};
+  change.drop = {plan.jobs[2].key, plan.jobs[5].key};
+  sealed.Change(change);
+  EXPECT_EQ(sealed.state(2), v1::QUEUED);
+  EXPECT_EQ(sealed.state(3), v1::CANCELLED);
+  hand.Sync();
+  hand.Sync({hand.Success(1)});
+  hand.Sync({hand.Success(4)});
+  ASSERT_EQ(sealed.state(4), v1::SUCCEEDED);
+  EXPECT_TRUE(sealed.CancelJob(2).ok());
+  const auto verification = sealed.Verify(4);
+  ASSERT_TRUE(verification.ok()) << verification.status();
+  missing.insert("weights of key stage 0");
+  hand.Sync();
+  EXPECT_EQ(sealed.state(*verification), v1::FAILED);
+  WalkedEdges().insert(sealed.store.edges().begin(), sealed.store.edges().end());
+}
+
 // ---- the machine itself: keep these last
 
 TEST(JobStates, NoEdgeLeavesATerminalStateAndNoneIsThereTwice) {

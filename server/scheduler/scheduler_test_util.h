@@ -32,19 +32,27 @@ class SnapshotStore {
     }
     for (const SweepRecord& sweep : effects.sweeps) {
       std::vector<JobRow> jobs = std::move(sweeps_[sweep.row].jobs);
+      std::vector<JobRow> sealed = std::move(sweeps_[sweep.row].sealed_jobs);
       sweeps_[sweep.row] = sweep;
       sweeps_[sweep.row].jobs = std::move(jobs);
+      sweeps_[sweep.row].sealed_jobs = std::move(sealed);
     }
     for (const SweepJobChange& change : effects.sweep_jobs) {
       std::vector<JobRow>& jobs = sweeps_[change.sweep].jobs;
       if (change.attached) {
         ASSERT_EQ(std::count(jobs.begin(), jobs.end(), change.job), 0) << "attached twice";
         jobs.push_back(change.job);
+        if (change.sealed) sweeps_[change.sweep].sealed_jobs.push_back(change.job);
       } else {
         ASSERT_EQ(std::erase(jobs, change.job), 1u) << "detached, but was not attached";
+        std::erase(sweeps_[change.sweep].sealed_jobs, change.job);
       }
     }
+    for (const SweepJobChange& change : effects.unsealed) {
+      ASSERT_EQ(std::erase(sweeps_[change.sweep].sealed_jobs, change.job), 1u) << "unsealed, but was not sealed";
+    }
     for (const AttemptStart& start : effects.attempt_starts) {
+      ASSERT_FALSE(jobs_[start.job].sealed) << "a sealed job was leased";
       ASSERT_TRUE(attempts_.emplace(std::pair(start.job, start.attempt), AttemptState::kRunning).second)
           << "attempt " << start.attempt << " of job row " << start.job << " was granted twice";
     }
@@ -73,9 +81,10 @@ class SnapshotStore {
   }
 
   // Before Apply of the same event, as the real store does before collections.
-  void ApplyResult(JobRow row, const std::string& key, v1::JobKind kind, const v1::TaskResult& result) {
+  void ApplyResult(const JobRecord& job, const v1::TaskResult& result) {
+    const auto& [row, key, kind] = std::tie(job.row, job.key, job.kind);
     RecordResult(row);
-    if (kind != v1::STAGE || result.outcome() != v1::COMPLETED) return;
+    if (job.verify_of != 0 || kind != v1::STAGE || result.outcome() != v1::COMPLETED) return;
     const v1::CheckpointRef& state = result.end_state();
     states_[key] = {key, !state.weights().sha256().empty(), !state.optimizer().sha256().empty(),
                     state.weights().sha256(), state.optimizer().sha256()};
@@ -155,6 +164,26 @@ class SchedulerRig {
     Done(effects);
     return count.value_or(-1);
   }
+  SubmitOutcome Change(const PlanChange& change) {
+    Effects effects;
+    auto outcome = scheduler->OnPlanChange(change, now(), &effects);
+    EXPECT_TRUE(outcome.ok()) << outcome.status();
+    Done(effects);
+    return outcome.value_or(SubmitOutcome());
+  }
+  absl::StatusOr<JobRow> Verify(JobRow job) {
+    Effects effects;
+    auto made = scheduler->OnVerify(job, now(), &effects);
+    Done(effects);
+    return made;
+  }
+  // Where the sweep stands, to be changed.
+  PlanChange ChangeOf(SweepRow row) const {
+    PlanChange change;
+    change.sweep = sweep(row);
+    change.requirement.device = "cpu";
+    return change;
+  }
   void Tick() {
     Effects effects;
     scheduler->OnTick(now(), &effects);
@@ -173,7 +202,7 @@ class SchedulerRig {
         const v1::AttemptReport& report = request.attempts(index);
         const JobRecord& job = scheduler->FindJob(report.job_id())->record;
         EXPECT_EQ(report.attempt(), job.attempt) << "an old attempt's result was accepted";
-        store.ApplyResult(job.row, job.key, job.kind, report.result());
+        store.ApplyResult(job, report.result());
       }
     }
     Done(effects);
@@ -188,7 +217,8 @@ class SchedulerRig {
       if (stored.state != job.state || stored.parent != job.parent || stored.attempt != job.attempt ||
           stored.attempt_state != job.attempt_state || stored.failures != job.failures ||
           stored.outcome != job.outcome || stored.diverged_at_step != job.diverged_at_step ||
-          stored.worker_id != job.worker_id || stored.slot != job.slot || stored.ended_at_us != job.ended_at_us) {
+          stored.worker_id != job.worker_id || stored.slot != job.slot || stored.ended_at_us != job.ended_at_us ||
+          stored.sealed != job.sealed || stored.verify_of != job.verify_of) {
         return "of job " + job.job_id;
       }
     }
@@ -197,6 +227,12 @@ class SchedulerRig {
       const SweepRecord& sweep = scheduler->sweep(stored.row).record;
       const std::set<JobRow> stored_jobs(stored.jobs.begin(), stored.jobs.end()),
           jobs(sweep.jobs.begin(), sweep.jobs.end());
+      const std::set<JobRow> sealed(stored.sealed_jobs.begin(), stored.sealed_jobs.end());
+      const auto& known = scheduler->sweep(stored.row).sealed;
+      if (stored.pending != sweep.pending || stored.phase != sweep.phase ||
+          sealed != std::set<JobRow>(known.begin(), known.end())) {
+        return "of the seal of sweep " + sweep.name;
+      }
       if (stored.state != sweep.state || stored.ended_at_us != sweep.ended_at_us || stored_jobs != jobs)
         return "of sweep " + sweep.name;
     }

@@ -1,4 +1,5 @@
-# cmake -DFILES="a.sql;b.sql" -DOUTPUT=x.cc -P embed_migrations.cmake: the migrations as one C++ table.
+# cmake -DFILES="a.sql|b.sql" -DOUTPUT=x.cc -P embed_migrations.cmake: the migrations as one C++ table.
+string(REPLACE "|" ";" FILES "${FILES}")
 set(rows "")
 foreach(file IN LISTS FILES)
   get_filename_component(name "${file}" NAME)

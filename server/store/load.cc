@@ -40,7 +40,8 @@ absl::Status LoadJobs(Connection& db, std::vector<JobRecord>* jobs) {
           "outcome, "
           "diverged_at_step, from_step, to_step, requires_device, requires_memory_bytes, requires_labels, executor, "
           "worker_id, "
-          "slot, created_at_us, started_at_us, ended_at_us, failure_kind, failure_message FROM jobs ORDER BY row"));
+          "slot, created_at_us, started_at_us, ended_at_us, failure_kind, failure_message, sealed, verify_of FROM jobs "
+          "ORDER BY row"));
   std::map<std::string, std::vector<std::string>> labels;  // few distinct ones: parsed once each
   while (true) {
     ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
@@ -80,6 +81,8 @@ absl::Status LoadJobs(Connection& db, std::vector<JobRecord>* jobs) {
       failure->set_message(rows.Text(25));
       job.last_failure = std::move(failure);
     }
+    job.sealed = rows.Int(26) != 0;
+    job.verify_of = rows.Int(27);
   }
 }
 
@@ -88,7 +91,7 @@ absl::Status LoadSweeps(Connection& db, std::vector<SweepRecord>* sweeps) {
     ABLATE_ASSIGN_OR_RETURN(
         Statement rows,
         db.Query("SELECT row, sweep_id, name, description, state, spec_sha256, plan_sha256, priority, keep, "
-                 "arms, seeds, created_at_us, ended_at_us FROM sweeps ORDER BY row"));
+                 "arms, seeds, created_at_us, ended_at_us, phase, pending, sealed, waiting_for FROM sweeps ORDER BY row"));
     while (true) {
       ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
       if (!row) break;
@@ -106,15 +109,20 @@ absl::Status LoadSweeps(Connection& db, std::vector<SweepRecord>* sweeps) {
       sweep.seeds = static_cast<int32_t>(rows.Int(10));
       sweep.created_at_us = rows.Int(11);
       sweep.ended_at_us = rows.Int(12);
+      sweep.phase = PhaseFromName(rows.Text(13));
+      sweep.pending = rows.Int(14) != 0;
+      sweep.sealed = rows.Int(15) != 0;
+      sweep.waiting_for = rows.Text(16);
     }
   }
-  ABLATE_ASSIGN_OR_RETURN(Statement rows, db.Query("SELECT sweep, job FROM sweep_jobs ORDER BY sweep, job"));
+  ABLATE_ASSIGN_OR_RETURN(Statement rows, db.Query("SELECT sweep, job, sealed FROM sweep_jobs ORDER BY sweep, job"));
   while (true) {
     ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
     if (!row) return absl::OkStatus();
     const int64_t sweep = rows.Int(0);
     if (sweep < 1 || sweep > static_cast<int64_t>(sweeps->size())) return absl::DataLossError("sweep rows have gaps");
     (*sweeps)[sweep - 1].jobs.push_back(rows.Int(1));
+    if (rows.Int(2) != 0) (*sweeps)[sweep - 1].sealed_jobs.push_back(rows.Int(1));
   }
 }
 

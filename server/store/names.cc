@@ -24,6 +24,26 @@ std::string_view SweepStateName(v1::SweepState state) {
   }
 }
 
+std::string_view PhaseName(v1::Phase phase) {
+  switch (phase) {
+    case v1::TUNING:
+      return "tuning";
+    case v1::SELECTING:
+      return "selecting";
+    case v1::CONFIRMING:
+      return "confirming";
+    default:
+      return "plain";
+  }
+}
+
+v1::Phase PhaseFromName(std::string_view name) {
+  for (v1::Phase phase : {v1::TUNING, v1::SELECTING, v1::CONFIRMING}) {
+    if (PhaseName(phase) == name) return phase;
+  }
+  return v1::PLAIN;
+}
+
 std::string_view FailureKindName(v1::FailureKind kind) {
   for (const RetryRule& rule : RetryRules()) {
     if (rule.kind == kind) return rule.name;

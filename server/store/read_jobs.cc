@@ -67,7 +67,8 @@ absl::StatusOr<bool> ReadCheckpoint(Connection& db, int64_t stage, const std::st
   }
 }
 
-absl::Status ReadStageTask(Connection& db, const std::string& key, const Presence& presence, v1::StageTask* task) {
+absl::Status ReadStageTask(Connection& db, const std::string& key, const Presence& presence, bool from_parent_only,
+                           v1::StageTask* task) {
   ABLATE_ASSIGN_OR_RETURN(
       Statement row,
       db.Query("SELECT s.row, s.config, s.seed, s.from_step, s.to_step, s.executor, d.ref, s.parent, p.key "
@@ -83,7 +84,10 @@ absl::Status ReadStageTask(Connection& db, const std::string& key, const Presenc
   task->set_executor(ExecutorOf(row.Text(5)));
   task->mutable_data()->ParseFromString(row.Bytes(6));
   v1::CheckpointRef start;
-  ABLATE_ASSIGN_OR_RETURN(bool has_start, ReadCheckpoint(db, row.Int(0), key, false, true, presence, &start));
+  bool has_start = false;
+  if (!from_parent_only) {
+    ABLATE_ASSIGN_OR_RETURN(has_start, ReadCheckpoint(db, row.Int(0), key, false, true, presence, &start));
+  }
   if (!has_start && !row.IsNull(7)) {
     ABLATE_ASSIGN_OR_RETURN(has_start, ReadCheckpoint(db, row.Int(7), row.Text(8), true, true, presence, &start));
   }
@@ -132,10 +136,10 @@ void FillFailure(const Statement& row, int kind_column, v1::Failure* failure) {
 
 absl::StatusOr<v1::Task> ReadTask(Connection& db, v1::JobKind kind, const std::string& key,
                                   const std::function<bool(const std::string& sha256)>& has_artifact,
-                                  std::vector<std::string>* lost) {
+                                  std::vector<std::string>* lost, bool from_parent_only) {
   v1::Task task;
   const Presence presence{has_artifact, lost};
-  ABLATE_RETURN_IF_ERROR(kind == v1::STAGE ? ReadStageTask(db, key, presence, task.mutable_stage())
+  ABLATE_RETURN_IF_ERROR(kind == v1::STAGE ? ReadStageTask(db, key, presence, from_parent_only, task.mutable_stage())
                                            : ReadEvaluationTask(db, key, presence, task.mutable_evaluation()));
   return task;
 }
@@ -159,7 +163,8 @@ absl::Status ReadJobDetails(Connection& db, JobRow job_row, v1::Job* job) {
                                                              "e JOIN evaluation_results r ON r.evaluation = e.row "
                                                              "WHERE e.key = ?",
                                                      job->key()));
-    while (job->state() == v1::SUCCEEDED) {
+    // A verification's numbers are compared, not stored.
+    while (job->state() == v1::SUCCEEDED && job->verify_of().empty()) {
       ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
       if (!row) break;
       v1::MetricValue* metric = job->add_metrics();

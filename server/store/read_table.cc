@@ -51,11 +51,11 @@ absl::StatusOr<StoredTable> ReadTable(Connection& db, SweepRow sweep) {
   {
     ABLATE_ASSIGN_OR_RETURN(
         Statement rows,
-        db.Query("SELECT pe.arm, pe.seed, e.length, e.split, e.ntk, r.metric, r.value, r.status, j.job_id FROM "
-                 "point_evaluations pe "
-                 "JOIN evaluations e ON e.row = pe.evaluation LEFT JOIN evaluation_results r ON r.evaluation = e.row "
-                 "LEFT JOIN jobs j ON j.row = r.job WHERE pe.sweep = ? ORDER BY pe.arm, pe.seed, e.length, e.split, "
-                 "e.ntk, r.metric",
+        db.Query("SELECT pe.arm, pe.seed, e.length, e.split, e.ntk, r.metric, r.value, r.status, j.job_id, pe.phase, "
+                 "pe.standing FROM points p JOIN point_evaluations pe ON pe.sweep = p.sweep AND pe.arm = p.arm AND "
+                 "pe.seed = p.seed AND pe.phase = p.phase JOIN evaluations e ON e.row = pe.evaluation LEFT JOIN evaluation_results r ON r.evaluation = e.row "
+                 "LEFT JOIN jobs j ON j.row = r.job WHERE p.sweep = ? AND p.seal = 'open' ORDER BY pe.arm, pe.seed, "
+                 "pe.phase, e.length, e.split, e.ntk, r.metric",
                  sweep));
     while (true) {
       ABLATE_ASSIGN_OR_RETURN(const bool more, rows.Step());
@@ -68,13 +68,15 @@ absl::StatusOr<StoredTable> ReadTable(Connection& db, SweepRow sweep) {
       measurement.ntk = rows.Int(4) != 0;
       measurement.metric = rows.Text(5);
       FillValue(rows, 6, &measurement);
+      measurement.phase = PhaseFromName(rows.Text(9));
+      measurement.standing = rows.Text(10);
     }
   }
   ABLATE_ASSIGN_OR_RETURN(
       Statement rows,
-      db.Query("SELECT p.arm, p.seed, s.train_length, r.metric, r.value, r.status, j.job_id FROM points p "
+      db.Query("SELECT p.arm, p.seed, s.train_length, r.metric, r.value, r.status, j.job_id, p.phase FROM points p "
                "JOIN stages s ON s.row = p.stage JOIN stage_results r ON r.stage = s.row JOIN jobs j ON j.row = r.job "
-               "WHERE p.sweep = ? ORDER BY p.arm, p.seed, r.metric",
+               "WHERE p.sweep = ? AND p.seal = 'open' ORDER BY p.arm, p.seed, p.phase, r.metric",
                sweep));
   while (true) {
     ABLATE_ASSIGN_OR_RETURN(const bool more, rows.Step());
@@ -86,6 +88,7 @@ absl::StatusOr<StoredTable> ReadTable(Connection& db, SweepRow sweep) {
     measurement.split = "train";
     measurement.metric = rows.Text(3);
     FillValue(rows, 4, &measurement);
+    measurement.phase = PhaseFromName(rows.Text(7));
   }
   return table;
 }

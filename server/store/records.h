@@ -28,7 +28,17 @@ struct SweepFile {
   std::string file_name;
   v1::SweepSpec spec;
 };
+// CONFIRMING points are stored as sealed, their evaluations as confirmatory. The plan becomes version 1.
 absl::Status InsertSweep(Connection& db, const SweepRecord& sweep, const SweepFile& file, const Plan& plan);
+// Adds what `plan` has beyond the stored arms (matched by JSON and phase), points and evaluations, and a version of the
+// plan. With `file`, it replaces the stored one.
+struct PlanVersion {
+  std::string why;  // "tuned", "extended: seeds 5 to 8"
+  std::string spec_sha256, plan_sha256;
+  int64_t at_us = 0;
+};
+absl::Status ExtendPlan(Connection& db, SweepRow sweep, const v1::SweepSpec& spec, const Plan& plan,
+                        const SweepFile* file, const PlanVersion& version);
 
 // All but effects.collections, which come after results and checkpoints.
 absl::Status ApplyEffects(Connection& db, const Effects& effects, int64_t wall_us);
@@ -44,6 +54,16 @@ struct JobRef {
 };
 // Replaces all results of the job's key, and stores the end state.
 absl::Status WriteResult(Connection& db, const JobRef& job, const v1::AttemptReport& report, int64_t wall_us);
+// Compares a verification's result with what is stored for its key, bit for bit, and stores the outcome alone. Appends
+// to `unreferenced` the files that it brought and that no row names.
+absl::Status WriteVerification(Connection& db, const JobRef& job, const v1::AttemptReport& report, int64_t wall_us,
+                               std::vector<std::string>* unreferenced);
+// What else a verification reports: nothing is stored, and checkpoints that were uploaded go.
+absl::Status ForgetVerificationProgress(Connection& db, const v1::AttemptReport& report,
+                                        std::vector<std::string>* unreferenced);
+absl::Status InsertVerification(Connection& db, JobRow job, JobRow of_job, int64_t wall_us);
+// Appends the hash unless it is empty or some row names it.
+absl::Status AppendIfUnreferenced(Connection& db, const std::string& sha256, std::vector<std::string>* unreferenced);
 // Curve points and a periodic checkpoint. The first points of an attempt remove those after its resume step; a new
 // checkpoint removes the older periodic ones.
 absl::Status WriteProgress(Connection& db, const JobRef& job, const v1::AttemptReport& report, int64_t wall_us,
@@ -66,11 +86,11 @@ struct StoredRequest {
 absl::StatusOr<std::optional<StoredRequest>> FindRequest(Connection& db, const std::string& request_id);
 
 // The task as it goes to a worker. A stage starts from the newest state whose files `has_artifact` (unset: all): its
-// own checkpoints, else its parent's end state, else none. `lost`, if given, gets a line for each state that was passed
+// own checkpoints (not with `from_parent_only`), else its parent's end state, else none. `lost`, if given, gets a line for each state that was passed
 // over. NotFound: no such key.
 absl::StatusOr<v1::Task> ReadTask(Connection& db, v1::JobKind kind, const std::string& key,
                                   const std::function<bool(const std::string& sha256)>& has_artifact = nullptr,
-                                  std::vector<std::string>* lost = nullptr);
+                                  std::vector<std::string>* lost = nullptr, bool from_parent_only = false);
 // The parts of a job that the scheduler does not keep: result numbers, full last failure, device, arm.
 absl::Status ReadJobDetails(Connection& db, JobRow row, v1::Job* job);
 absl::StatusOr<std::vector<v1::Attempt>> ReadAttempts(Connection& db, JobRow row, const std::string& job_id);
@@ -95,16 +115,21 @@ struct StoredMeasurement {
   bool diverged = false;
   bool missing = false;
   std::string job_id;
+  v1::Phase phase = v1::PLAIN;
+  std::string standing;  // "": exploratory
 };
 struct StoredTable {
   std::string sweep;
   v1::Configuration settings;     // of every arm
-  std::vector<std::string> arms;  // JSON, in the order of the plan
+  std::vector<std::string> arms;  // JSON, in the order of the plan; tuning arms too
   int baseline_arm = 0;           // the sweep's own
   std::vector<StoredMeasurement> measurements;
 };
+// Of points that are sealed or were dropped there is nothing.
 absl::StatusOr<StoredTable> ReadTable(Connection& db, SweepRow row);
 
+std::string_view PhaseName(v1::Phase phase);
+v1::Phase PhaseFromName(std::string_view name);
 // Names as stored.
 std::string_view ExecutorName(v1::Executor executor);
 std::string_view KeepName(v1::Keep keep);

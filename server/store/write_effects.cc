@@ -33,8 +33,8 @@ absl::Status InsertJobs(Connection& db, const std::vector<JobRecord>& jobs) {
                  "max_failures, "
                  "outcome, diverged_at_step, from_step, to_step, requires_device, requires_memory_bytes, "
                  "requires_labels, executor, "
-                 "worker_id, slot, failure_kind, failure_message, created_at_us, started_at_us, ended_at_us) "
-                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+                 "worker_id, slot, failure_kind, failure_message, created_at_us, started_at_us, ended_at_us, sealed, "
+                 "verify_of) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   for (const JobRecord& job : jobs) {
     const FailureColumns failure = LastFailure(job);
     insert.BindAll(job.row, job.job_id, job.kind == v1::STAGE ? "STAGE" : "EVALUATION", job.key, StateName(job.state),
@@ -43,7 +43,8 @@ absl::Status InsertJobs(Connection& db, const std::vector<JobRecord>& jobs) {
                    job.from_step, job.to_step, job.requirement.device, job.requirement.memory_bytes,
                    ToJsonArray(job.requirement.labels), ExecutorName(job.requirement.executor), OrNull(job.worker_id),
                    job.worker_id.empty() ? std::nullopt : std::optional<int64_t>(job.slot), failure.kind,
-                   failure.message, job.created_at_us, OrNull(job.started_at_us), OrNull(job.ended_at_us));
+                   failure.message, job.created_at_us, OrNull(job.started_at_us), OrNull(job.ended_at_us), job.sealed,
+                   OrNull(job.verify_of));
     ABLATE_RETURN_IF_ERROR(insert.Run());
   }
   return absl::OkStatus();
@@ -56,13 +57,13 @@ absl::Status UpdateJobs(Connection& db, const std::vector<JobRecord>& jobs) {
       db.Prepare(
           "UPDATE jobs SET state = ?, parent = ?, attempt = ?, attempt_state = ?, failures = ?, outcome = ?, "
           "diverged_at_step = ?, worker_id = ?, slot = ?, failure_kind = ?, failure_message = ?, started_at_us = ?, "
-          "ended_at_us = ? WHERE row = ?"));
+          "ended_at_us = ?, sealed = ? WHERE row = ?"));
   for (const JobRecord& job : jobs) {
     const FailureColumns failure = LastFailure(job);
     update.BindAll(StateName(job.state), OrNull(job.parent), job.attempt, AttemptStateName(job.attempt_state),
                    job.failures, OutcomeName(job.outcome), OrNull(job.diverged_at_step), OrNull(job.worker_id),
                    job.worker_id.empty() ? std::nullopt : std::optional<int64_t>(job.slot), failure.kind,
-                   failure.message, OrNull(job.started_at_us), OrNull(job.ended_at_us), job.row);
+                   failure.message, OrNull(job.started_at_us), OrNull(job.ended_at_us), job.sealed, job.row);
     ABLATE_RETURN_IF_ERROR(update.Run());
   }
   return absl::OkStatus();
@@ -135,13 +136,22 @@ absl::Status ApplyEffects(Connection& db, const Effects& effects, int64_t wall_u
   ABLATE_RETURN_IF_ERROR(InsertJobs(db, effects.created));
   ABLATE_RETURN_IF_ERROR(UpdateJobs(db, effects.changed));
   for (const SweepRecord& sweep : effects.sweeps) {
-    ABLATE_RETURN_IF_ERROR(db.Run("UPDATE sweeps SET state = ?, ended_at_us = ? WHERE row = ?",
-                                  SweepStateName(sweep.state), OrNull(sweep.ended_at_us), sweep.row));
+    ABLATE_RETURN_IF_ERROR(
+        db.Run("UPDATE sweeps SET state = ?, ended_at_us = ?, description = ?, spec_sha256 = ?, plan_sha256 = ?, "
+               "arms = ?, seeds = ?, phase = ?, pending = ?, sealed = ?, waiting_for = ? WHERE row = ?",
+               SweepStateName(sweep.state), OrNull(sweep.ended_at_us), sweep.description, sweep.spec_sha256,
+               sweep.plan_sha256, sweep.arms, sweep.seeds, PhaseName(sweep.phase), sweep.pending, sweep.sealed,
+               sweep.waiting_for, sweep.row));
   }
   for (const SweepJobChange& change : effects.sweep_jobs) {
     ABLATE_RETURN_IF_ERROR(
-        change.attached ? db.Run("INSERT INTO sweep_jobs (sweep, job) VALUES (?, ?)", change.sweep, change.job)
+        change.attached ? db.Run("INSERT INTO sweep_jobs (sweep, job, sealed) VALUES (?, ?, ?)", change.sweep,
+                                 change.job, change.sealed)
                         : db.Run("DELETE FROM sweep_jobs WHERE sweep = ? AND job = ?", change.sweep, change.job));
+  }
+  for (const SweepJobChange& change : effects.unsealed) {
+    ABLATE_RETURN_IF_ERROR(
+        db.Run("UPDATE sweep_jobs SET sealed = 0 WHERE sweep = ? AND job = ?", change.sweep, change.job));
   }
   ABLATE_RETURN_IF_ERROR(WriteAttempts(db, effects, wall_us));
   for (const Transition& transition : effects.transitions) {

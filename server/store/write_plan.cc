@@ -1,4 +1,7 @@
 // Rows of a submitted sweep. See records.h.
+#include <map>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "experiments/axes.h"
 #include "server/store/records.h"
@@ -75,6 +78,76 @@ absl::StatusOr<std::vector<int64_t>> InsertEvaluations(Connection& db, const Pla
   return rows;
 }
 
+// The stored position of each arm of the plan; new ones come after those that are there.
+absl::StatusOr<std::vector<int64_t>> InsertArms(Connection& db, SweepRow sweep, const Plan& plan) {
+  std::map<std::pair<std::string, bool>, int64_t> stored;
+  {
+    ABLATE_ASSIGN_OR_RETURN(Statement rows, db.Query("SELECT arm, json, phase FROM arms WHERE sweep = ?", sweep));
+    while (true) {
+      ABLATE_ASSIGN_OR_RETURN(const bool more, rows.Step());
+      if (!more) break;
+      stored[{rows.Text(1), rows.Text(2) == PhaseName(v1::TUNING)}] = rows.Int(0);
+    }
+  }
+  std::vector<int64_t> positions;
+  positions.reserve(plan.arms.size());
+  for (const Arm& arm : plan.arms) {
+    const bool tuning = arm.phase == v1::TUNING;
+    const auto [place, added] = stored.try_emplace({arm.json, tuning}, static_cast<int64_t>(stored.size()));
+    positions.push_back(place->second);
+    if (!added) {
+      if (arm.learning_rate > 0) {
+        ABLATE_RETURN_IF_ERROR(db.Run("UPDATE arms SET learning_rate = ? WHERE sweep = ? AND arm = ?",
+                                      arm.learning_rate, sweep, place->second));
+      }
+      continue;
+    }
+    const int64_t tunes = tuning ? positions[arm.tunes] : -1;
+    ABLATE_RETURN_IF_ERROR(db.Run(
+        "INSERT INTO arms (sweep, arm, json, label, phase, tunes, learning_rate) VALUES (?, ?, ?, ?, ?, NULLIF(?, -1), "
+        "NULLIF(?, 0))",
+        sweep, place->second, arm.json, arm.label, PhaseName(tuning ? v1::TUNING : v1::PLAIN), tunes,
+        arm.learning_rate));
+  }
+  return positions;
+}
+
+absl::Status WritePoints(Connection& db, SweepRow sweep, const v1::SweepSpec& spec, const Plan& plan, int64_t data) {
+  ABLATE_ASSIGN_OR_RETURN(const std::vector<int64_t> arms, InsertArms(db, sweep, plan));
+  ABLATE_ASSIGN_OR_RETURN(const std::vector<int64_t> stages, InsertStages(db, spec, plan, data));
+  ABLATE_ASSIGN_OR_RETURN(const std::vector<int64_t> evaluations, InsertEvaluations(db, plan, stages));
+  ABLATE_ASSIGN_OR_RETURN(
+      Statement insert_point,
+      db.Prepare("INSERT OR IGNORE INTO points (sweep, arm, seed, phase, stage, seal) VALUES (?, ?, ?, ?, ?, ?)"));
+  ABLATE_ASSIGN_OR_RETURN(Statement insert_evaluation,
+                          db.Prepare("INSERT OR IGNORE INTO point_evaluations (sweep, arm, seed, phase, evaluation, "
+                                     "standing) VALUES (?, ?, ?, ?, ?, ?)"));
+  for (const Point& point : plan.points) {
+    const bool confirming = point.phase == v1::CONFIRMING;
+    const std::string_view phase = PhaseName(point.phase);
+    insert_point.BindAll(sweep, arms[point.arm], point.seed, phase, stages[point.stage],
+                         confirming ? "sealed" : "open");
+    ABLATE_RETURN_IF_ERROR(insert_point.Run());
+    std::optional<std::string_view> standing;
+    if (confirming) {
+      standing = spec.confirm().reuse_seeds() ? "conditional on the selected checkpoints" : "confirmatory";
+    }
+    for (int evaluation : point.evaluations) {
+      insert_evaluation.BindAll(sweep, arms[point.arm], point.seed, phase, evaluations[evaluation], standing);
+      ABLATE_RETURN_IF_ERROR(insert_evaluation.Run());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InsertVersion(Connection& db, SweepRow sweep, const PlanVersion& version, const SweepFile* file) {
+  return db.Run(
+      "INSERT INTO plan_versions (sweep, version, at_us, why, yaml, spec_sha256, plan_sha256) SELECT ?1, "
+      "COALESCE(MAX(version), 0) + 1, ?2, ?3, ?4, ?5, ?6 FROM plan_versions WHERE sweep = ?1",
+      sweep, version.at_us, version.why, file == nullptr ? std::nullopt : std::optional(file->yaml),
+      version.spec_sha256, version.plan_sha256);
+}
+
 }  // namespace
 
 absl::Status InsertSweep(Connection& db, const SweepRecord& sweep, const SweepFile& file, const Plan& plan) {
@@ -86,27 +159,25 @@ absl::Status InsertSweep(Connection& db, const SweepRecord& sweep, const SweepFi
       "?, ?)",
       sweep.row, sweep.sweep_id, sweep.name, sweep.description, SweepStateName(sweep.state), file.file_name, file.yaml,
       Blob{file.spec.SerializeAsString()}, sweep.spec_sha256, sweep.plan_sha256, data, plan.baseline_arm,
-      sweep.priority, KeepName(sweep.keep), plan.arms.size(), plan.seeds.size(), sweep.created_at_us));
-  for (size_t i = 0; i < plan.arms.size(); ++i) {
-    ABLATE_RETURN_IF_ERROR(db.Run("INSERT INTO arms (sweep, arm, json, label) VALUES (?, ?, ?, ?)", sweep.row, i,
-                                  plan.arms[i].json, plan.arms[i].label));
+      sweep.priority, KeepName(sweep.keep), sweep.arms, sweep.seeds, sweep.created_at_us));
+  ABLATE_RETURN_IF_ERROR(WritePoints(db, sweep.row, file.spec, plan, data));
+  return InsertVersion(db, sweep.row,
+                       {.why = "submitted",
+                        .spec_sha256 = sweep.spec_sha256,
+                        .plan_sha256 = sweep.plan_sha256,
+                        .at_us = sweep.created_at_us},
+                       &file);
+}
+
+absl::Status ExtendPlan(Connection& db, SweepRow sweep, const v1::SweepSpec& spec, const Plan& plan,
+                        const SweepFile* file, const PlanVersion& version) {
+  ABLATE_ASSIGN_OR_RETURN(const int64_t data, DataRow(db, spec.data()));
+  ABLATE_RETURN_IF_ERROR(WritePoints(db, sweep, spec, plan, data));
+  if (file != nullptr) {
+    ABLATE_RETURN_IF_ERROR(db.Run("UPDATE sweeps SET file_name = ?, yaml = ?, spec = ? WHERE row = ?", file->file_name,
+                                  file->yaml, Blob{file->spec.SerializeAsString()}, sweep));
   }
-  ABLATE_ASSIGN_OR_RETURN(const std::vector<int64_t> stages, InsertStages(db, file.spec, plan, data));
-  ABLATE_ASSIGN_OR_RETURN(const std::vector<int64_t> evaluations, InsertEvaluations(db, plan, stages));
-  ABLATE_ASSIGN_OR_RETURN(Statement insert_point,
-                          db.Prepare("INSERT INTO points (sweep, arm, seed, stage) VALUES (?, ?, ?, ?)"));
-  ABLATE_ASSIGN_OR_RETURN(
-      Statement insert_evaluation,
-      db.Prepare("INSERT INTO point_evaluations (sweep, arm, seed, evaluation) VALUES (?, ?, ?, ?)"));
-  for (const Point& point : plan.points) {
-    insert_point.BindAll(sweep.row, point.arm, point.seed, stages[point.stage]);
-    ABLATE_RETURN_IF_ERROR(insert_point.Run());
-    for (int evaluation : point.evaluations) {
-      insert_evaluation.BindAll(sweep.row, point.arm, point.seed, evaluations[evaluation]);
-      ABLATE_RETURN_IF_ERROR(insert_evaluation.Run());
-    }
-  }
-  return absl::OkStatus();
+  return InsertVersion(db, sweep, version, file);
 }
 
 }  // namespace ablate

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/strings.h"
 #include "experiments/metrics.h"
+#include "server/store/claims.h"
 #include "server/store/records.h"
 
 namespace ablate {
@@ -44,6 +45,8 @@ absl::Status WriteCheckpoint(Connection& db, int64_t stage, const v1::Checkpoint
       bytes(ref.optimizer()), job, wall_us);
 }
 
+}  // namespace
+
 absl::Status AppendIfUnreferenced(Connection& db, const std::string& sha256, std::vector<std::string>* unreferenced) {
   if (sha256.empty()) return absl::OkStatus();
   ABLATE_ASSIGN_OR_RETURN(const int64_t used,
@@ -57,6 +60,8 @@ absl::Status AppendIfUnreferenced(Connection& db, const std::string& sha256, std
   }
   return absl::OkStatus();
 }
+
+namespace {
 
 // Deletes the periodic checkpoints of a stage before `step`.
 absl::Status DropPeriodic(Connection& db, int64_t stage, int64_t before_step, std::vector<std::string>* unreferenced) {
@@ -129,7 +134,11 @@ absl::Status WriteMetrics(Connection& db, const JobRef& job, const v1::TaskResul
   for (const v1::MetricValue& metric : result.metrics()) {
     ABLATE_RETURN_IF_ERROR(insert(metric.metric(), Split(metric.value())));
   }
-  return absl::OkStatus();
+  if (stage) return absl::OkStatus();
+  ABLATE_RETURN_IF_ERROR(db.Run("DELETE FROM document_losses WHERE evaluation = ?", row));
+  if (result.documents().empty()) return absl::OkStatus();
+  return db.Run("INSERT INTO document_losses (evaluation, job, count, documents) VALUES (?, ?, ?, ?)", row, job.row,
+                result.documents_size(), Blob{PackDocuments(result.documents())});
 }
 
 }  // namespace
@@ -137,8 +146,11 @@ absl::Status WriteMetrics(Connection& db, const JobRef& job, const v1::TaskResul
 absl::Status WriteResult(Connection& db, const JobRef& job, const v1::AttemptReport& report, int64_t wall_us) {
   const v1::TaskResult& result = report.result();
   ABLATE_RETURN_IF_ERROR(WriteMetrics(db, job, result, wall_us));
-  ABLATE_RETURN_IF_ERROR(db.Run("UPDATE jobs SET device = ?, seconds = ?, peak_memory_bytes = ? WHERE row = ?",
-                                result.device_kind(), result.seconds(), result.peak_memory_bytes(), job.row));
+  const std::string& end_weights = result.end_state().weights().sha256();
+  ABLATE_RETURN_IF_ERROR(
+      db.Run("UPDATE jobs SET device = ?, seconds = ?, peak_memory_bytes = ?, end_weights_sha256 = ? WHERE row = ?",
+             result.device_kind(), result.seconds(), result.peak_memory_bytes(),
+             end_weights.empty() ? std::nullopt : std::optional(end_weights), job.row));
   if (job.kind != v1::STAGE) return absl::OkStatus();
   ABLATE_RETURN_IF_ERROR(db.Run("UPDATE attempts SET resumed_from_step = ? WHERE job = ? AND attempt = ?",
                                 result.resumed_from_step(), job.row, report.attempt()));

@@ -69,6 +69,7 @@ extern Schedule schedule;
 
 // Ends the kernel with a message, text(), that names the running thread. Text is a function, so that nothing is left on
 // the abandoned stack.
+void AddToError(const std::string& text);
 void SetError(Place place, const std::string& what);
 [[noreturn]] void Abandon();
 template <class Text>
@@ -108,6 +109,9 @@ inline size_t Untouched(const void* guard, size_t bytes) {
   while (i < bytes && static_cast<const unsigned char*>(guard)[i] == kGuardByte) ++i;
   return i;
 }
+
+// Whether a call that may not be made while a stream captures may go on; if not, the capture is broken. streams.cc.
+bool NotWhileCapturing();
 
 // runtime.cc
 bool IsDevice(const void* address, size_t bytes);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -44,6 +45,8 @@ struct Place {
   int line;
 };
 
+// Runs `work` now, or keeps it for the graph that `stream` captures. `what` is for messages.
+cudaError_t Submit(cudaStream_t stream, const char* what, std::function<cudaError_t()> work);
 cudaError_t Run(dim3 grid, dim3 block, size_t dynamic_shared_bytes, void (*body)(void*), void* self);
 void BlockBarrier(Place place);
 void WarpSync(unsigned mask, Place place);
@@ -203,11 +206,14 @@ void NoteLaunch(cudaError_t code, const LaunchSite& site);
 
 template <class... Params, class... Args>
 void LaunchAt(const LaunchSite& site, void (*kernel)(Params...), dim3 grid, dim3 block, size_t dynamic_shared_bytes,
-              cudaStream_t /*stream*/, Args&&... args) {
+              cudaStream_t stream, Args&&... args) {
   std::tuple<Params...> params(std::forward<Args>(args)...);
-  auto body = [&] { std::apply(kernel, params); };  // each thread gets copies
-  const auto run = [](void* self) { (*static_cast<decltype(body)*>(self))(); };
-  NoteLaunch(cuda_emu::Run(grid, block, dynamic_shared_bytes, run, &body), site);
+  const auto work = [=]() mutable {
+    auto body = [&] { std::apply(kernel, params); };  // each thread gets copies
+    const auto run = [](void* self) { (*static_cast<decltype(body)*>(self))(); };
+    return cuda_emu::Run(grid, block, dynamic_shared_bytes, run, &body);
+  };
+  NoteLaunch(cuda_emu::Submit(stream, site.text, work), site);
 }
 
 }  // namespace ablate::cuda

@@ -142,8 +142,42 @@ TEST(Runtime, NothingRunsAfterAFailureUntilItIsTaken) {
   EXPECT_TRUE(TakeFailure().ok());
 }
 
-TEST(Runtime, GraphsAreNotThereAndSaySo) {
-  EXPECT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal), cudaErrorStreamCaptureUnsupported);
+TEST(Runtime, AGraphRepeatsWhatWasCapturedWithTheArgumentsOfThen) {
+  const std::vector<float> ones(64, 1.0f), twos(64, 2.0f);
+  DeviceArray<float> x(ones), sums(2), other(2);
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_TRUE(GPU_OK(cudaStreamCreate(&stream)));
+  ASSERT_TRUE(GPU_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)));
+  int rows = 1;
+  GPU_OK(cudaMemsetAsync(sums, 0, 2 * sizeof(float), stream));
+  LaunchRowSums(x, sums, rows, 32, stream);
+  GPU_OK(cudaMemcpyAsync(other, sums, 2 * sizeof(float), cudaMemcpyDeviceToDevice, stream));
+  rows = 2;
+  ASSERT_TRUE(GPU_OK(cudaStreamEndCapture(stream, &graph)));
+  ASSERT_TRUE(GPU_OK(cudaGraphInstantiate(&exec, graph, 0)));
+  GPU_OK(cudaGraphDestroy(graph));
+  EXPECT_TRUE(std::isnan(sums.ToHost()[0]));  // nothing ran yet
+  for (const std::vector<float>& values : {ones, twos}) {
+    GPU_OK(cudaMemcpy(x, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice));
+    GPU_OK(cudaGraphLaunch(exec, stream));
+    EXPECT_EQ(other.ToHost(), (std::vector<float>{32 * values[0], 0.0f}));
+  }
+  GPU_OK(cudaGraphExecDestroy(exec));
+  GPU_OK(cudaStreamDestroy(stream));
+  EXPECT_TRUE(TakeFailure().ok());
+}
+
+TEST(Runtime, WaitingWhileCapturingBreaksTheCapture) {
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  ASSERT_TRUE(GPU_OK(cudaStreamCreate(&stream)));
+  ASSERT_TRUE(GPU_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)));
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(graph, nullptr);
+  GPU_OK(cudaStreamDestroy(stream));
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "kernels/cuda/emulator/runtime.h"
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -8,11 +7,6 @@
 #include <string>
 
 #include "kernels/cuda/emulator/block.h"
-
-struct EmulatedStream {};
-struct EmulatedEvent {
-  std::chrono::steady_clock::time_point at;
-};
 
 namespace ablate::cuda_emu {
 namespace {
@@ -42,6 +36,34 @@ bool TouchesDevice(const void* address, size_t bytes) {
 
 bool FitsSide(const void* address, size_t bytes, bool device) {
   return device ? IsDevice(address, bytes) : !TouchesDevice(address, bytes);
+}
+
+cudaError_t Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  if (!LastError().empty()) return cudaErrorLaunchFailure;
+  if (bytes == 0) return cudaSuccess;
+  if (kind == cudaMemcpyDefault) {
+    kind = TouchesDevice(to, bytes) ? (TouchesDevice(from, bytes) ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice)
+                                    : (TouchesDevice(from, bytes) ? cudaMemcpyDeviceToHost : cudaMemcpyHostToHost);
+  }
+  const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  if (!FitsSide(to, bytes, to_device) || !FitsSide(from, bytes, from_device)) return Result(cudaErrorInvalidValue);
+  if (to_device) Unpoison(to, bytes);
+  if (from_device) Unpoison(from, bytes);
+  memmove(to, from, bytes);
+  if (to_device) Poison(to, bytes);
+  if (from_device) Poison(from, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t Fill(void* address, int value, size_t bytes) {
+  if (!LastError().empty()) return cudaErrorLaunchFailure;
+  if (bytes == 0) return cudaSuccess;
+  if (!IsDevice(address, bytes)) return Result(cudaErrorInvalidValue);
+  Unpoison(address, bytes);
+  memset(address, value, bytes);
+  Poison(address, bytes);
+  return cudaSuccess;
 }
 
 }  // namespace
@@ -103,6 +125,10 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorLaunchFailure";
     case cudaErrorNotSupported:
       return "cudaErrorNotSupported";
+    case cudaErrorStreamCaptureInvalidated:
+      return "cudaErrorStreamCaptureInvalidated";
+    case cudaErrorStreamCaptureImplicit:
+      return "cudaErrorStreamCaptureImplicit";
     case cudaErrorStreamCaptureUnsupported:
       return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorUnknown:
@@ -146,7 +172,9 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   *version = 0;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceSynchronize() { return cudaPeekAtLastError(); }
+cudaError_t cudaDeviceSynchronize() {
+  return NotWhileCapturing() ? cudaPeekAtLastError() : cudaErrorStreamCaptureUnsupported;
+}
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   *free_bytes = device_bytes - in_use;
   *total_bytes = device_bytes;
@@ -155,6 +183,7 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 
 cudaError_t cudaMalloc(void** address, size_t bytes) {
   *address = nullptr;
+  if (!NotWhileCapturing()) return Result(cudaErrorStreamCaptureUnsupported);
   if (bytes == 0) return cudaSuccess;
   if (bytes > device_bytes - in_use) return Result(cudaErrorMemoryAllocation);
   const size_t body = (bytes + kGuard - 1) / kGuard * kGuard;
@@ -170,6 +199,7 @@ cudaError_t cudaMalloc(void** address, size_t bytes) {
 }
 cudaError_t cudaFree(void* address) {
   if (address == nullptr) return cudaSuccess;
+  if (!NotWhileCapturing()) return Result(cudaErrorStreamCaptureUnsupported);
   auto it = memory.find(reinterpret_cast<uintptr_t>(address));
   if (it == memory.end()) return Result(cudaErrorInvalidValue);
   char* base = static_cast<char*>(address) - kGuard;
@@ -188,71 +218,14 @@ cudaError_t cudaFreeHost(void* address) {
   return cudaSuccess;
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-  if (!LastError().empty()) return cudaErrorLaunchFailure;
-  if (bytes == 0) return cudaSuccess;
-  if (kind == cudaMemcpyDefault) {
-    kind = TouchesDevice(to, bytes) ? (TouchesDevice(from, bytes) ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice)
-                                    : (TouchesDevice(from, bytes) ? cudaMemcpyDeviceToHost : cudaMemcpyHostToHost);
-  }
-  const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
-  const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-  if (!FitsSide(to, bytes, to_device) || !FitsSide(from, bytes, from_device)) return Result(cudaErrorInvalidValue);
-  if (to_device) Unpoison(to, bytes);
-  if (from_device) Unpoison(from, bytes);
-  memmove(to, from, bytes);
-  if (to_device) Poison(to, bytes);
-  if (from_device) Poison(from, bytes);
-  return cudaSuccess;
+  return NotWhileCapturing() ? Copy(to, from, bytes, kind) : Result(cudaErrorStreamCaptureUnsupported);
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
-  return cudaMemcpy(to, from, bytes, kind);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  return Submit(stream, "cudaMemcpyAsync", [=] { return Copy(to, from, bytes, kind); });
 }
 cudaError_t cudaMemset(void* address, int value, size_t bytes) {
-  if (!LastError().empty()) return cudaErrorLaunchFailure;
-  if (bytes == 0) return cudaSuccess;
-  if (!IsDevice(address, bytes)) return Result(cudaErrorInvalidValue);
-  Unpoison(address, bytes);
-  memset(address, value, bytes);
-  Poison(address, bytes);
-  return cudaSuccess;
+  return NotWhileCapturing() ? Fill(address, value, bytes) : Result(cudaErrorStreamCaptureUnsupported);
 }
-cudaError_t cudaMemsetAsync(void* address, int value, size_t bytes, cudaStream_t) {
-  return cudaMemset(address, value, bytes);
+cudaError_t cudaMemsetAsync(void* address, int value, size_t bytes, cudaStream_t stream) {
+  return Submit(stream, "cudaMemsetAsync", [=] { return Fill(address, value, bytes); });
 }
-
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  *stream = new EmulatedStream;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  delete stream;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaPeekAtLastError(); }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaEventCreate(cudaEvent_t* event) {
-  *event = new EmulatedEvent;
-  return cudaSuccess;
-}
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete event;
-  return cudaSuccess;
-}
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  event->at = std::chrono::steady_clock::now();
-  return cudaSuccess;
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaPeekAtLastError(); }
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
-  *ms = std::chrono::duration<float, std::milli>(end->at - start->at).count();
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) { return cudaErrorStreamCaptureUnsupported; }
-cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*) { return cudaErrorStreamCaptureUnsupported; }
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long) { return cudaErrorNotSupported; }
-cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) { return cudaErrorNotSupported; }
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return cudaSuccess; }
-cudaError_t cudaGraphDestroy(cudaGraph_t) { return cudaSuccess; }

@@ -23,6 +23,8 @@ enum cudaError_t {
   cudaErrorLaunchFailure = 719,
   cudaErrorNotSupported = 801,
   cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorStreamCaptureImplicit = 906,
   cudaErrorUnknown = 999,
 };
 enum cudaMemcpyKind {
@@ -98,7 +100,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event);
 // Host time: says nothing of a device.
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end);
 
-// Graphs are not emulated: BeginCapture says cudaErrorStreamCaptureUnsupported, and the caller launches directly.
+// Capture keeps launches, cudaMemcpyAsync and cudaMemsetAsync on its stream with their arguments as they are then, and
+// a launch of the graph runs them in that order. While one stream captures, work on another, allocations, plain copies
+// and waits are refused, and refused ones end the capture, as CUDA has it.
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags = 0);

@@ -208,6 +208,7 @@ void SetSchedule(Schedule wanted) {
 
 const std::string& LastError() { return error; }
 void ClearError() { error.clear(); }
+void AddToError(const std::string& text) { error += text; }
 
 void SetError(Place place, const std::string& what) {
   Unjudged unjudged;
