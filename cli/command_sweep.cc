@@ -1,8 +1,10 @@
 // ablate sweep ...
 #include <cstdio>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/hash.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
@@ -117,11 +119,16 @@ absl::StatusOr<int> RunSweepPlan(const Invocation& invocation) {
                             "peak_disk_bytes",
                             "plan_sha256",
                             "data_found",
-                            "arm_list"};
-  std::string arms;
+                            "arm_list",
+                            "phases"};
+  std::string arms, phases;
   Sheet sheet;
   sheet.title = absl::StrCat(summary.name(), ": ", Counted(summary.arms_size(), "arm"), " x ",
                              Counted(summary.seeds(), "seed"), " = ", Counted(summary.points(), "point"));
+  if (summary.phases_size() > 0) {
+    sheet.title = absl::StrCat(summary.name(), ": ", Counted(summary.arms_size(), "arm"), ", ",
+                               Counted(summary.points(), "point"), " in ", Counted(summary.phases_size(), "phase"));
+  }
   sheet.columns = {{.title = "arm"},
                    {.title = "stages", .right = true},
                    {.title = "shared", .right = true},
@@ -140,13 +147,27 @@ absl::StatusOr<int> RunSweepPlan(const Invocation& invocation) {
       absl::StrFormat("%.4g training tokens, %.4g evaluation tokens; at most %s of checkpoints",
                       static_cast<double>(summary.train_tokens()), static_cast<double>(summary.evaluation_tokens()),
                       HumanBytes(summary.peak_disk_bytes()))};
+  for (const v1::PlanSummary::PhaseWork& work : summary.phases()) {
+    const std::string name = absl::AsciiStrToLower(v1::Phase_Name(work.phase()));
+    const int64_t unused = work.unused_stages() + work.unused_evaluations();
+    sheet.footer.push_back(absl::StrCat(name, ": ", Counted(work.stages(), "training stage"), ", ",
+                                        Counted(work.evaluations(), "evaluation"), ", ",
+                                        Counted(work.seeds_size(), "seed"), work.sealed() ? ", sealed" : "",
+                                        unused > 0 ? absl::StrCat("; ", unused, " of them never run") : ""));
+    absl::StrAppend(&phases, phases.empty() ? "" : ",", "{\"phase\":", JsonString(name), ",\"seeds\":[",
+                    absl::StrJoin(work.seeds(), ","), "],\"arms\":", work.arms(), ",\"points\":", work.points(),
+                    ",\"stages\":", work.stages(), ",\"evaluations\":", work.evaluations(), ",\"steps\":", work.steps(),
+                    ",\"sealed\":", work.sealed() ? "true" : "false", ",\"unused_stages\":", work.unused_stages(),
+                    ",\"unused_evaluations\":", work.unused_evaluations(), "}");
+  }
+  for (const std::string& note : summary.notes()) sheet.footer.push_back(note);
   report.records.rows.push_back(
       {Cell::Text(summary.name()), Cell::Integer(summary.arms_size()), Cell::Integer(summary.seeds()),
        Cell::Integer(summary.points()), Cell::Integer(summary.stages()), Cell::Integer(summary.evaluations()),
        Cell::Integer(summary.steps()), Cell::Integer(summary.steps_without_sharing()), Cell::Number(saved),
        Cell::Integer(summary.train_tokens()), Cell::Integer(summary.evaluation_tokens()),
        Cell::Integer(summary.peak_disk_bytes()), Cell::Text(summary.plan_sha256()), Cell::Flag(input.data_found),
-       Cell::Json(absl::StrCat("[", arms, "]"))});
+       Cell::Json(absl::StrCat("[", arms, "]")), Cell::Json(absl::StrCat("[", phases, "]"))});
   report.sheets = {std::move(sheet)};
   Emit(invocation, report);
   return kExitDone;

@@ -1,23 +1,39 @@
-// Counts and costs of a plan. Every seed has the same stages and evaluations, so one seed is counted and multiplied.
+// Counts and costs of a plan.
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <unordered_map>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/strings.h"
 #include "experiments/axes.h"
 #include "experiments/plan.h"
+#include "experiments/plan_claims.h"
 #include "proto/coordinator.pb.h"
 
 namespace ablate {
 namespace {
 
-struct StageCost {
-  int64_t steps = 0, tokens = 0;  // of this stage
-  int64_t total_steps = 0;        // of one training of its own
+// Of one training configuration.
+struct ConfigCost {
+  int64_t step_tokens = 0, total_steps = 0;
   int64_t train_length = 0;
   int64_t weights_bytes = 0;
   double target_spans = 0, loss_tokens = 0;
-  int arms = 0;  // that need it
 };
+
+ConfigCost CostOf(const v1::Configuration& config, int64_t vocabulary) {
+  const ConfigView view(config);
+  ConfigCost cost;
+  cost.step_tokens = view.Integer("train.batch") * view.Integer("train.length");
+  cost.total_steps = view.Integer("train.steps");
+  cost.train_length = view.Integer("train.length");
+  cost.weights_bytes = 4 * ParameterCount(view, vocabulary);
+  cost.target_spans = view.Number("eval.target_spans");
+  cost.loss_tokens = view.Number("eval.loss_tokens");
+  return cost;
+}
 
 double Override(const v1::Configuration& config, std::string_view axis, double fallback) {
   for (const v1::Setting& setting : config.settings()) {
@@ -26,85 +42,208 @@ double Override(const v1::Configuration& config, std::string_view axis, double f
   return fallback;
 }
 
+// "0 to 4", "0, 2, 5".
+std::string SeedsText(const std::vector<int64_t>& seeds) {
+  std::vector<int64_t> sorted = seeds;
+  std::sort(sorted.begin(), sorted.end());
+  if (sorted.size() > 2 && sorted.back() - sorted.front() == static_cast<int64_t>(sorted.size()) - 1) {
+    return absl::StrCat(sorted.front(), " to ", sorted.back());
+  }
+  return absl::StrJoin(sorted, ", ");
+}
+
+template <typename Lengths>
+std::string LengthsText(const Lengths& lengths) {
+  return absl::StrJoin(lengths, ", ", [](std::string* out, const v1::LengthSpec& length) {
+    absl::StrAppend(out, length.has_multiple() ? ShortestDouble(length.multiple()) + "x"
+                                               : absl::StrCat(length.tokens(), " tokens"));
+  });
+}
+
+void AddNotes(const v1::SweepSpec& spec, const Plan& plan, v1::PlanSummary* summary) {
+  if (spec.has_tune()) {
+    const v1::TuningSpec& tune = spec.tune();
+    std::vector<std::string> rates;
+    for (const double rate : tune.learning_rates()) rates.push_back(ShortestDouble(rate));
+    summary->add_notes(absl::StrCat("tuned first: each arm's learning rate, of ", absl::StrJoin(rates, ", "), " by ",
+                                    tune.metric(), " at 1x on selection, seeds ", SeedsText(plan.tuning_seeds),
+                                    ", which are not used again; a best one at the edge adds ", tune.max_extensions(),
+                                    " more at most"));
+  }
+  if (spec.has_select()) {
+    const v1::SelectionSpec& select = spec.select();
+    summary->add_notes(absl::StrCat("selected by rule: of ", plan.candidates.size(), " candidates the lowest mean ",
+                                    select.metric(), " over ", LengthsText(select.lengths()), " on ", select.split(),
+                                    ", NTK ", select.ntk() ? "on" : "off", ", seeds ", SeedsText(plan.seeds)));
+  }
+  if (!spec.has_confirm()) return;
+  const v1::ConfirmationSpec& confirm = spec.confirm();
+  std::vector<std::string> arms = {plan.arms[plan.baseline_arm].label};
+  for (const int arm : plan.fixed_arms) arms.push_back(plan.arms[arm].label);
+  if (spec.has_select()) arms.push_back("the selected arm");
+  summary->add_notes(absl::StrCat(
+      spec.has_select() ? "sealed until the lock: " : "confirmed, without a selection: ", absl::StrJoin(arms, "; "),
+      " on seeds ", SeedsText(plan.confirming_seeds), " and ", confirm.split(),
+      spec.has_select() ? "; the other candidates are never run there" : ""));
+  if (confirm.reuse_seeds()) {
+    summary->add_notes(
+        "the confirming seeds are those that select: numbers will be conditional on the selected checkpoints");
+  }
+  if (confirm.looks_size() > 0) {
+    summary->add_notes(absl::StrCat("claims are looked at with ", absl::StrJoin(confirm.looks(), ", "),
+                                    " seeds, each time at alpha / ", confirm.looks_size()));
+  }
+  if (confirm.has_stein()) {
+    summary->add_notes(absl::StrCat("after ", confirm.stein().first(), " seeds as many more run as a half-width of ",
+                                    ShortestDouble(confirm.stein().half_width()), " takes, ", confirm.seeds_size(),
+                                    " in all at most"));
+  }
+}
+
 }  // namespace
 
-v1::PlanSummary Summarize(const v1::SweepSpec& spec, const Plan& plan) {
+v1::PlanSummary Summarize(const v1::SweepSpec& spec, const Plan& given) {
+  Plan assumed;
+  if (!given.complete) {
+    // What comes after tuning costs the same at any learning rate.
+    TuningResults rates;
+    for (const Arm& arm : given.arms) {
+      if (arm.phase != v1::TUNING) rates.rates[arm.json] = spec.tune().learning_rates(0);
+      if (arm.phase == v1::TUNING) rates.tries[given.arms[arm.tunes].json].push_back(arm.learning_rate);
+    }
+    absl::StatusOr<Plan> whole = MakePlan(spec, {}, rates);
+    if (whole.ok()) assumed = *std::move(whole);
+  }
+  const Plan& plan = assumed.arms.empty() ? given : assumed;
   v1::PlanSummary summary;
-  const auto seeds = static_cast<int64_t>(plan.seeds.size());
   const int64_t vocabulary = spec.data().format() == v1::DataRef::TOKEN_SHARDS ? 50257 : 256;
+  std::set<int64_t> seeds(plan.seeds.begin(), plan.seeds.end());
+  seeds.insert(plan.tuning_seeds.begin(), plan.tuning_seeds.end());
+  seeds.insert(plan.confirming_seeds.begin(), plan.confirming_seeds.end());
   summary.set_name(spec.name());
-  summary.set_seeds(static_cast<int32_t>(seeds));
+  summary.set_seeds(static_cast<int32_t>(seeds.size()));
   summary.set_points(static_cast<int64_t>(plan.points.size()));
   summary.set_stages(static_cast<int64_t>(plan.stages.size()));
   summary.set_evaluations(static_cast<int64_t>(plan.evaluations.size()));
   summary.set_plan_sha256(plan.sha256);
-  if (seeds == 0) return summary;
 
-  const size_t stages = plan.stages.size() / seeds;
-  std::vector<StageCost> costs(stages);
-  int64_t steps = 0, tokens = 0, disk = 0, largest = 0;
-  for (size_t i = 0; i < stages; ++i) {
-    const PlannedStage& stage = plan.stages[i];
-    const ConfigView view(stage.config);
-    StageCost& cost = costs[i];
-    cost.steps = stage.to_step - stage.from_step;
-    cost.tokens = cost.steps * view.Integer("train.batch") * view.Integer("train.length");
-    cost.total_steps = view.Integer("train.steps");
-    cost.train_length = view.Integer("train.length");
-    cost.weights_bytes = 4 * ParameterCount(view, vocabulary);
-    cost.target_spans = view.Number("eval.target_spans");
-    cost.loss_tokens = view.Number("eval.loss_tokens");
-    steps += cost.steps;
-    tokens += cost.tokens;
-    const bool optimizer = stage.has_children || spec.keep() == v1::KEEP_ALL;
-    disk += cost.weights_bytes * (optimizer ? 3 : 1);
-    largest = std::max(largest, cost.weights_bytes);
+  std::unordered_map<std::string, ConfigCost> by_config;
+  std::vector<const ConfigCost*> costs;  // by stage
+  costs.reserve(plan.stages.size());
+  for (const PlannedStage& stage : plan.stages) {
+    const auto [it, fresh] = by_config.try_emplace(stage.config.SerializeAsString());
+    if (fresh) it->second = CostOf(stage.config, vocabulary);
+    costs.push_back(&it->second);
   }
-  int64_t evaluation_tokens = 0;
-  for (const PlannedEvaluation& evaluation : plan.evaluations) {
-    if (static_cast<size_t>(evaluation.stage) >= stages) continue;
-    const StageCost& cost = costs[evaluation.stage];
+
+  // As if the first candidate were locked: which one changes no count but by what it shares.
+  std::vector<bool> dropped(plan.arms.size(), false);
+  for (size_t c = 1; c < plan.candidates.size(); ++c) dropped[plan.candidates[c]] = true;
+  for (const int arm : plan.fixed_arms) dropped[arm] = false;
+  const auto runs = [&](const Point& point) { return point.phase != v1::CONFIRMING || !dropped[point.arm]; };
+  const JobSet used = JobsOfPoints(plan, runs);
+
+  int64_t steps = 0, tokens = 0, disk = 0, largest = 0, evaluation_tokens = 0, alone = 0;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    if (!used.stages[i]) continue;
+    const PlannedStage& stage = plan.stages[i];
+    const int64_t trained = stage.to_step - stage.from_step;
+    steps += trained;
+    tokens += trained * costs[i]->step_tokens;
+    const bool optimizer = stage.has_children || spec.keep() == v1::KEEP_ALL;
+    disk += costs[i]->weights_bytes * (optimizer ? 3 : 1);
+    largest = std::max(largest, costs[i]->weights_bytes);
+  }
+  for (size_t i = 0; i < plan.evaluations.size(); ++i) {
+    if (!used.evaluations[i]) continue;
+    const PlannedEvaluation& evaluation = plan.evaluations[i];
+    const ConfigCost& cost = *costs[evaluation.stage];
     const auto length = static_cast<double>(evaluation.length_tokens);
     const double spans = Override(evaluation.eval_config, "eval.target_spans", cost.target_spans);
     const double loss = Override(evaluation.eval_config, "eval.loss_tokens", cost.loss_tokens);
     const double windows = loss > 0 ? std::max(1.0, std::floor(loss / length)) : 0;
     evaluation_tokens += static_cast<int64_t>((spans + windows) * length);
   }
-  int64_t alone = 0;
+
   std::vector<std::vector<int>> paths(plan.arms.size());
   std::vector<int64_t> evaluations(plan.arms.size(), 0);
   for (const Point& point : plan.points) {
-    if (point.seed != plan.seeds.front()) continue;
-    for (int i = point.stage; i >= 0; i = plan.stages[i].parent) {
-      paths[point.arm].push_back(i);
-      ++costs[i].arms;
-    }
+    const int tunes = plan.arms[point.arm].tunes, arm = tunes >= 0 ? tunes : point.arm;
+    for (int i = point.stage; i >= 0; i = plan.stages[i].parent) paths[arm].push_back(i);
     // An arm with NTK off and on would be two trainings without the sharing: `eval.ntk` is an axis like any other,
     // although tables give it a column.
     bool off = false, on = false;
-    for (int i : point.evaluations) {
+    for (const int i : point.evaluations) {
       const PlannedEvaluation& evaluation = plan.evaluations[i];
       on = on || evaluation.ntk;
-      off = off || (!evaluation.ntk && evaluation.length_tokens > costs[point.stage].train_length);
+      off = off || (!evaluation.ntk && evaluation.length_tokens > costs[point.stage]->train_length);
     }
-    alone += costs[point.stage].total_steps * (off && on ? 2 : 1);
-    evaluations[point.arm] = static_cast<int64_t>(point.evaluations.size());
+    if (runs(point)) alone += costs[point.stage]->total_steps * (off && on ? 2 : 1);
+    evaluations[arm] += static_cast<int64_t>(point.evaluations.size());
+  }
+  std::vector<int> owner(plan.stages.size(), -1);
+  std::vector<bool> shared(plan.stages.size(), false);
+  for (size_t a = 0; a < paths.size(); ++a) {
+    std::sort(paths[a].begin(), paths[a].end());
+    paths[a].erase(std::unique(paths[a].begin(), paths[a].end()), paths[a].end());
+    for (const int i : paths[a]) {
+      if (owner[i] >= 0) shared[i] = true;
+      owner[i] = static_cast<int>(a);
+    }
   }
   for (size_t a = 0; a < plan.arms.size(); ++a) {
+    if (plan.arms[a].phase == v1::TUNING) continue;
     v1::PlanSummary::Arm* arm = summary.add_arms();
     arm->set_label(plan.arms[a].label);
     arm->set_arm_json(plan.arms[a].json);
-    arm->set_stages(static_cast<int32_t>(static_cast<int64_t>(paths[a].size()) * seeds));
-    arm->set_evaluations(static_cast<int32_t>(evaluations[a] * seeds));
-    const auto shared = std::count_if(paths[a].begin(), paths[a].end(), [&](int i) { return costs[i].arms > 1; });
-    arm->set_shared_stages(static_cast<int32_t>(shared * seeds));
+    arm->set_stages(static_cast<int32_t>(paths[a].size()));
+    arm->set_evaluations(static_cast<int32_t>(evaluations[a]));
+    arm->set_shared_stages(
+        static_cast<int32_t>(std::count_if(paths[a].begin(), paths[a].end(), [&](int i) { return shared[i]; })));
   }
-  summary.set_steps(steps * seeds);
-  summary.set_steps_without_sharing(alone * seeds);
-  summary.set_train_tokens(tokens * seeds);
-  summary.set_evaluation_tokens(evaluation_tokens * seeds);
+  summary.set_steps(steps);
+  summary.set_steps_without_sharing(alone);
+  summary.set_train_tokens(tokens);
+  summary.set_evaluation_tokens(evaluation_tokens);
   // While a training runs, one checkpoint with optimiser state is there beside what has ended.
-  summary.set_peak_disk_bytes(spec.executor() == v1::EXECUTOR_NOOP ? 0 : disk * seeds + 3 * largest);
+  summary.set_peak_disk_bytes(spec.executor() == v1::EXECUTOR_NOOP || plan.stages.empty() ? 0 : disk + 3 * largest);
+  if (!HasPhases(spec)) return summary;
+
+  JobSet before;
+  before.stages.assign(plan.stages.size(), false);
+  before.evaluations.assign(plan.evaluations.size(), false);
+  for (const v1::Phase phase : {v1::TUNING, v1::PLAIN, v1::SELECTING, v1::CONFIRMING}) {
+    const JobSet jobs = JobsOfPoints(plan, [&](const Point& point) { return point.phase == phase; });
+    v1::PlanSummary::PhaseWork work;
+    work.set_phase(phase);
+    std::set<int64_t> phase_seeds;
+    std::set<int> arms;
+    for (const Point& point : plan.points) {
+      if (point.phase != phase) continue;
+      work.set_points(work.points() + 1);
+      phase_seeds.insert(point.seed);
+      arms.insert(point.arm);
+    }
+    if (work.points() == 0) continue;
+    for (const int64_t seed : phase_seeds) work.add_seeds(seed);
+    work.set_arms(static_cast<int32_t>(arms.size()));
+    work.set_sealed(phase == v1::CONFIRMING && NeedsLock(spec));
+    for (size_t i = 0; i < jobs.stages.size(); ++i) {
+      if (!jobs.stages[i] || before.stages[i]) continue;
+      before.stages[i] = true;
+      work.set_stages(work.stages() + 1);
+      if (used.stages[i]) work.set_steps(work.steps() + plan.stages[i].to_step - plan.stages[i].from_step);
+      if (!used.stages[i]) work.set_unused_stages(work.unused_stages() + 1);
+    }
+    for (size_t i = 0; i < jobs.evaluations.size(); ++i) {
+      if (!jobs.evaluations[i] || before.evaluations[i]) continue;
+      before.evaluations[i] = true;
+      work.set_evaluations(work.evaluations() + 1);
+      if (!used.evaluations[i]) work.set_unused_evaluations(work.unused_evaluations() + 1);
+    }
+    *summary.add_phases() = std::move(work);
+  }
+  AddNotes(spec, plan, &summary);
   return summary;
 }
 

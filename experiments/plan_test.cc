@@ -559,42 +559,6 @@ TEST(Plan, OverTheLimitIsRefusedBeforeWork) {
               HasSubstr("at most 3000000 are planned"));
 }
 
-TEST(CheckedInSweeps, ParseAndPlan) {
-  const auto names = ListDir(ABLATE_SWEEPS_DIR);
-  ASSERT_TRUE(names.ok()) << names.status();
-  std::map<std::string, Plan> claims;
-  for (const std::string& name : *names) {
-    const auto yaml = ReadFile(JoinPath(ABLATE_SWEEPS_DIR, name));
-    ASSERT_TRUE(yaml.ok());
-    EXPECT_THAT(*yaml, ::testing::StartsWith("# Claim: ")) << name;
-    EXPECT_THAT(*yaml, HasSubstr("\n# Cost: ")) << name;
-    auto spec = ParseSweepFile(*yaml, name);
-    ASSERT_TRUE(spec.ok()) << spec.status();
-    EXPECT_EQ(spec->name() + ".yaml", name);
-    spec->mutable_data()->set_sha256(std::string(64, 'a'));
-    const Plan plan = PlanOf(*spec);
-    CheckInvariants(*spec, plan);
-    EXPECT_GE(plan.seeds.size(), 3u) << name;
-    EXPECT_THAT(plan.arms[plan.baseline_arm].label, ::testing::StartsWith("variant=softmax")) << name;
-    EXPECT_TRUE(claims.emplace(spec->name(), plan).second);
-  }
-  ASSERT_THAT(claims, ::testing::SizeIs(7));
-  EXPECT_EQ(claims["quickstart"].arms.size(), 6u);
-  for (const std::string size : {"", "-124m"}) {
-    EXPECT_EQ(claims["ntk" + size].arms.size(), 5u);
-    EXPECT_EQ(claims["ntk" + size].stages.size(), 15u);
-    EXPECT_EQ(claims["p" + size].arms.size(), 18u);
-    EXPECT_EQ(claims["scale" + size].arms.size(), 27u);
-  }
-  // Run in one database, the three CPU sweeps train what they have in common once.
-  const auto ntk = StageKeys(claims["ntk"]), p = StageKeys(claims["p"]), scale = StageKeys(claims["scale"]);
-  auto common = [](const std::set<std::string>& a, const std::set<std::string>& b) {
-    return std::count_if(a.begin(), a.end(), [&](const std::string& key) { return b.count(key) > 0; });
-  };
-  EXPECT_EQ(common(ntk, p), 6);      // softmax and lssar p = 15
-  EXPECT_EQ(common(ntk, scale), 9);  // softmax, lssa and lssar with their own scales
-}
-
 TEST(Docs, TheWorkedExampleComesToWhatIsSaid) {
   const auto docs = ReadFile(ABLATE_DOCS_DIR "/sweep-files.md");
   ASSERT_TRUE(docs.ok());

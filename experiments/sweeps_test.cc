@@ -1,0 +1,182 @@
+// The checked-in sweep files, and the worked example of docs/claims.md: they read, plan, and come to what is said.
+#include <map>
+#include <set>
+
+#include "base/files.h"
+#include "experiments/factorial_design.h"
+#include "experiments/plan_test_util.h"
+
+namespace ablate {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+struct Checked {
+  v1::SweepSpec spec;
+  Plan plan;
+  v1::PlanSummary summary;
+};
+
+std::map<std::string, Checked> CheckedIn() {
+  std::map<std::string, Checked> all;
+  const auto names = ListDir(ABLATE_SWEEPS_DIR);
+  EXPECT_TRUE(names.ok()) << names.status();
+  for (const std::string& name : *names) {
+    const auto yaml = ReadFile(JoinPath(ABLATE_SWEEPS_DIR, name));
+    EXPECT_TRUE(yaml.ok());
+    EXPECT_THAT(*yaml, StartsWith("# Claim: ")) << name;
+    EXPECT_THAT(*yaml, HasSubstr("\n# Cost: ")) << name;
+    auto spec = ParseSweepFile(*yaml, name);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->name() + ".yaml", name);
+    spec->mutable_data()->set_sha256(std::string(64, 'a'));
+    Checked checked{*spec, PlanOf(*spec), {}};
+    CheckInvariants(checked.plan);
+    checked.summary = Summarize(*spec, checked.plan);
+    EXPECT_TRUE(all.emplace(spec->name(), std::move(checked)).second);
+  }
+  return all;
+}
+
+TEST(CheckedInSweeps, ParseAndPlan) {
+  auto claims = CheckedIn();
+  ASSERT_THAT(claims, SizeIs(14));
+  for (const auto& [name, checked] : claims) {
+    const Plan& plan = checked.plan;
+    EXPECT_GE(plan.seeds.size() + plan.confirming_seeds.size(), 3u) << name;
+    v1::Configuration baseline = checked.spec.settings();
+    baseline.mutable_settings()->MergeFrom(plan.arms[plan.baseline_arm].values.settings());
+    const ConfigView view(baseline);
+    EXPECT_EQ(view.Text("attention.variant"), "softmax") << name;
+    EXPECT_EQ(view.Text("attention.scale"), "inv_sqrt_d") << name;
+    EXPECT_FALSE(view.Has("attention.p")) << name;
+  }
+  EXPECT_EQ(claims["quickstart"].plan.arms.size(), 6u);
+  for (const std::string size : {"", "-124m"}) {
+    EXPECT_EQ(claims["ntk" + size].plan.arms.size(), 5u);
+    EXPECT_EQ(claims["ntk" + size].plan.stages.size(), 15u);
+    EXPECT_EQ(claims["p" + size].plan.arms.size(), 18u);
+    EXPECT_EQ(claims["scale" + size].plan.arms.size(), 27u);
+  }
+  // Run in one database, the three CPU sweeps train what they have in common once.
+  const auto stages = [&](const std::string& name) {
+    std::set<std::string> keys;
+    for (const PlannedStage& stage : claims[name].plan.stages) keys.insert(stage.key);
+    return keys;
+  };
+  const auto ntk = stages("ntk"), p = stages("p"), scale = stages("scale");
+  auto common = [](const std::set<std::string>& a, const std::set<std::string>& b) {
+    return std::count_if(a.begin(), a.end(), [&](const std::string& key) { return b.count(key) > 0; });
+  };
+  EXPECT_EQ(common(ntk, p), 6);      // softmax and lssar p = 15
+  EXPECT_EQ(common(ntk, scale), 9);  // softmax, lssa and lssar with their own scales
+}
+
+// The four cells {variant} x {NTK off, on} come from one training a (variant, seed), and 1x is measured once.
+TEST(CheckedInSweeps, NtkCostsNoTrainingAndOneTimesIsMeasuredOnce) {
+  auto claims = CheckedIn();
+  for (const auto& [name, lengths] : {std::pair<std::string, int>("ntk", 4), {"ntk-124m", 5}}) {
+    const Plan& plan = claims[name].plan;
+    EXPECT_EQ(plan.stages.size(), 5u * 3) << "variants x seeds";
+    EXPECT_EQ(plan.evaluations.size(), 5u * 3 * (1 + 2 * (lengths - 1)));
+    EXPECT_EQ(claims[name].summary.steps_without_sharing(), 2 * claims[name].summary.steps());
+    for (const Point& point : plan.points) {
+      int once = 0;
+      std::map<int64_t, std::set<bool>> cells;
+      for (const int e : point.evaluations) {
+        once += plan.evaluations[e].length_tokens == plan.arms[point.arm].train_length;
+        cells[plan.evaluations[e].length_tokens].insert(plan.evaluations[e].ntk);
+      }
+      EXPECT_EQ(once, 1);
+      for (const auto& [length, ntk] : cells) {
+        EXPECT_THAT(ntk, SizeIs(length > plan.arms[point.arm].train_length ? 2 : 1));
+      }
+    }
+  }
+}
+
+TEST(CheckedInSweeps, SealedAndFixedOnesComeToTheirCosts) {
+  auto claims = CheckedIn();
+  for (const std::string size : {"", "-124m"}) {
+    const Checked& sealed = claims["p-sealed" + size];
+    EXPECT_TRUE(NeedsLock(sealed.spec));
+    EXPECT_THAT(sealed.plan.candidates, SizeIs(10));
+    EXPECT_THAT(Labels(sealed.plan, sealed.plan.fixed_arms), ElementsAre("variant=lssar p=15"));
+    EXPECT_EQ(sealed.summary.steps(), 79 * ConfigView(sealed.spec.settings()).Integer("train.steps"));
+    EXPECT_EQ(sealed.summary.evaluations() - sealed.summary.phases(1).unused_evaluations(), 237);
+    const JobSet released =
+        ReleasedJobs(sealed.plan, std::vector<int>{0, sealed.plan.candidates[2], sealed.plan.fixed_arms[0]}, 8);
+    EXPECT_EQ(Count(released.stages), 24);
+    EXPECT_EQ(Count(released.evaluations), 72);
+    EXPECT_EQ(claims["factorial" + size].plan.stages.size(), size.empty() ? 80u : 48u);
+    const auto design = FactorialDesignOf(claims["factorial" + size].spec, claims["factorial" + size].plan.arms);
+    ASSERT_TRUE(design.ok()) << design.status();
+    EXPECT_THAT(design->cells, SizeIs(16));
+    const Checked& fixed = claims["decisive" + size];
+    EXPECT_FALSE(NeedsLock(fixed.spec));
+    EXPECT_THAT(fixed.plan.seeds, IsEmpty());
+    EXPECT_EQ(fixed.summary.stages(), size.empty() ? 24 : 48);
+  }
+  EXPECT_EQ(claims["decisive-124m"].summary.evaluations(), 72);
+  EXPECT_EQ(claims["tuned"].summary.stages(), 33);
+  EXPECT_EQ(claims["tuned"].summary.evaluations(), 60);
+  EXPECT_FALSE(claims["tuned"].plan.complete);
+}
+
+// Each may be run beside the others, before or after: what a sealed one confirms no other sweep sees, as its seeds are
+// its own.
+TEST(CheckedInSweeps, NoneSeesWhatAnotherConfirms) {
+  auto claims = CheckedIn();
+  for (const auto& [name, sealed] : claims) {
+    for (const auto& [other_name, other] : claims) {
+      if (name == other_name) continue;
+      for (const Overlap& overlap : Overlaps(sealed.spec, sealed.plan, other.spec, other.plan)) {
+        EXPECT_FALSE(overlap.confirming_seed) << name << ", " << other_name << ": " << overlap.text;
+      }
+    }
+  }
+  EXPECT_THAT(Overlaps(claims["p-sealed"].spec, claims["p-sealed"].plan, claims["p"].spec, claims["p"].plan),
+              Not(IsEmpty()));
+}
+
+TEST(Docs, TheWorkedExampleOfClaimsComesToWhatIsSaid) {
+  const auto docs = ReadFile(ABLATE_DOCS_DIR "/claims.md");
+  ASSERT_TRUE(docs.ok());
+  const size_t begin = docs->find("```yaml\n") + 8;
+  auto spec = ParseSweepFile(docs->substr(begin, docs->find("```", begin) - begin), "example.yaml");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  spec->mutable_data()->set_sha256(std::string(64, 'a'));
+  const Plan tuning = PlanOf(*spec);
+  ASSERT_FALSE(tuning.complete);
+  TuningResults rates;
+  for (const Arm& arm : tuning.arms) {
+    if (arm.phase != v1::TUNING) rates.rates[arm.json] = 1e-3;
+  }
+  const Plan plan = PlanOf(*spec, rates);
+  CheckInvariants(plan);
+  const v1::PlanSummary summary = Summarize(*spec, tuning);
+  ASSERT_EQ(summary.phases_size(), 3);
+  const auto says = [&](const std::string& text) { EXPECT_NE(docs->find(text), std::string::npos) << text; };
+  const auto jobs = [&](int i) {
+    return absl::StrCat(summary.phases(i).stages(), " trainings and ", summary.phases(i).evaluations(), " evaluations");
+  };
+  says("tuning: " + jobs(0));
+  says("selecting: " + jobs(1));
+  says("confirming: " + jobs(2));
+  says(absl::StrCat("of which ", summary.phases(2).unused_stages(), " and ", summary.phases(2).unused_evaluations(),
+                    " are never run"));
+  for (const char* key : {"learning_rates",  "max_extensions", "among",      "lengths",    "fixed",
+                          "reuse_seeds",     "looks",          "stein",      "half_width", "kind",
+                          "against",         "short_length",   "direction",  "margin",     "why",
+                          "smallest_effect", "main",           "divergence", "factors",    "alpha"}) {
+    says(key);
+  }
+}
+
+}  // namespace
+}  // namespace ablate
