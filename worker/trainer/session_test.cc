@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <set>
 
 #include "base/subprocess.h"
@@ -22,7 +23,9 @@ class Trainer {
   explicit Trainer(const std::string& dir, std::vector<std::string> args = {"--threads", "1"},
                    std::map<std::string, std::string> environment = {}) {
     SubprocessOptions options;
-    options.argv = {ABLATE_TRAINER};
+    // Another build of it, e.g. where only the programs were brought along.
+    const char* const program = std::getenv("ABLATE_TEST_TRAINER");
+    options.argv = {program != nullptr ? program : ABLATE_TRAINER};
     options.argv.insert(options.argv.end(), args.begin(), args.end());
     options.environment = std::move(environment);
     options.stderr_path = JoinPath(dir, "stderr");
@@ -276,6 +279,44 @@ TEST_F(SessionTest, AModelTooLargeForMemoryFailsAsOutOfMemory) {
   EXPECT_EQ(event.failed().kind(), v1::OUT_OF_MEMORY);
   // Whether the child lives on is its own choice; what it says is not.
   EXPECT_FALSE(event.failed().message().empty());
+}
+
+// On the device that ABLATE_TEST_DEVICE names (cpu), so that scripts/gpu_check.sh and the emulator's test run it, too.
+TEST_F(SessionTest, StoppedAndResumedHasTheBitsOfAStraightRun) {
+  const char* const named = std::getenv("ABLATE_TEST_DEVICE");
+  const std::string device = named != nullptr ? named : "cpu";
+  for (const char* precision : {"fp32", "bf16"}) {
+    if (device == "cpu" && precision == std::string("bf16")) continue;
+    SCOPED_TRACE(precision);
+    v1::Configuration config = SmallConfig("lssar");
+    Set(&config, "train.precision", precision);
+    const std::vector<std::string> args = {"--threads", "1", "--device", device};
+    std::string digests[2];
+    int64_t end = 0;
+    {
+      Trainer trainer(dir_.path(), args);
+      ASSERT_TRUE(trainer.Next().has_ready()) << *ReadFile(Dir("stderr"));
+      trainer.Send(StageRequest(data_, config, 0, 100000000, Dir(absl::StrCat(precision, "_stopped"))));
+      while (trainer.points.empty()) ASSERT_TRUE(trainer.NextAny().has_progress()) << *ReadFile(Dir("stderr"));
+      trainer.Stop(true);
+      const v1::TrainerEvent stopped = trainer.Next();
+      ASSERT_TRUE(stopped.has_checkpoint()) << stopped.ShortDebugString();
+      end = stopped.checkpoint().ref().step() + 5;
+    }
+    for (const char* how : {"_stopped", "_straight"}) {
+      Trainer trainer(dir_.path(), args);
+      ASSERT_TRUE(trainer.Next().has_ready());
+      trainer.Send(StageRequest(data_, config, 0, end, Dir(absl::StrCat(precision, how))));
+      ASSERT_TRUE(trainer.Next().has_checkpoint()) << *ReadFile(Dir("stderr"));
+      const v1::TrainerEvent done = trainer.Next();
+      ASSERT_TRUE(done.has_done()) << done.ShortDebugString();
+      EXPECT_EQ(done.done().resumed_from_step(), how == std::string("_stopped") ? end - 5 : 0);
+      digests[how == std::string("_straight")] =
+          done.done().end_state().weights().sha256() + done.done().end_state().optimizer().sha256();
+    }
+    EXPECT_EQ(digests[0], digests[1]);
+    EXPECT_FALSE(digests[0].empty());
+  }
 }
 
 TEST_F(SessionTest, WithoutTheCudaLibraryCudaIsRefused) {
