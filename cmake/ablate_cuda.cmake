@@ -131,8 +131,8 @@ function(ablate_cuda_sources name)
       VISIBILITY_INLINES_HIDDEN ON)
     target_compile_options(${target} PRIVATE
       "$<$<COMPILE_LANGUAGE:CXX>:$<TARGET_PROPERTY:ablate_warnings,INTERFACE_COMPILE_OPTIONS>>"
-      "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings --expt-relaxed-constexpr -Xptxas -v -Xcompiler=-Wall,-Wextra,-Werror,-Wno-missing-field-initializers,-march=x86-64-v3>")
-    if(arg_KERNELS)
+      "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings --expt-relaxed-constexpr -lineinfo -Xptxas -v -Xcompiler=-Wall,-Wextra,-Werror,-Wno-missing-field-initializers,-march=x86-64-v3>")
+    if(arg_KERNELS AND NOT arg_CHECK_ONLY)
       set_property(GLOBAL APPEND PROPERTY ABLATE_CUDA_OBJECTS $<TARGET_OBJECTS:${target}>)
     endif()
     if(NOT arg_CHECK_ONLY)

@@ -104,11 +104,7 @@ std::string CheckSharedSize(size_t dynamic_bytes);
 // Guards around arrays are filled with kGuardByte in every build: a write there is found later, where no sanitizer
 // finds it at once. Returns the offset of the first byte that changed, or bytes.
 inline constexpr unsigned char kGuardByte = 0xa5;
-inline size_t Untouched(const void* guard, size_t bytes) {
-  size_t i = 0;
-  while (i < bytes && static_cast<const unsigned char*>(guard)[i] == kGuardByte) ++i;
-  return i;
-}
+size_t Untouched(const void* guard, size_t bytes);
 
 // Whether a call that may not be made while a stream captures may go on; if not, the capture is broken. streams.cc.
 bool NotWhileCapturing();

@@ -49,6 +49,14 @@ void* Add(const void* key, const char* name, size_t bytes, size_t alignment) {
 
 }  // namespace
 
+size_t Untouched(const void* guard, size_t bytes) {
+  static const std::string untouched(256, static_cast<char>(kGuardByte));
+  if (bytes <= untouched.size() && memcmp(guard, untouched.data(), bytes) == 0) return bytes;
+  size_t i = 0;
+  while (i < bytes && static_cast<const unsigned char*>(guard)[i] == kGuardByte) ++i;
+  return i;
+}
+
 std::string CheckSharedSize(size_t bytes) {
   if (bytes <= kLimit) return "";
   return std::to_string(bytes) + " bytes of dynamic shared memory, more than the " + std::to_string(kLimit) +
