@@ -321,5 +321,85 @@ TEST(Stein, NeverBelowTheFirstStageNorAboveTheMaximum) {
   EXPECT_TRUE(Invalid(SteinSampleSize(1, 0.1, 0.1, 4).status()));
 }
 
+TEST(StudentUpperTail, KnownTailsAndEnds) {
+  EXPECT_EQ(*StudentUpperTail(3, 0), 0.5);
+  EXPECT_NEAR(*StudentUpperTail(1, 1), 0.25, 1e-15);                      // Cauchy
+  EXPECT_NEAR(*StudentUpperTail(2, 2), 0.5 - 1 / std::sqrt(6.0), 1e-15);  // (1 - t / sqrt(2 + t^2)) / 2
+  EXPECT_NEAR(*StudentUpperTail(5, -1.3) + *StudentUpperTail(5, 1.3), 1, 1e-15);
+  EXPECT_EQ(*StudentUpperTail(4, kInf), 0);
+  EXPECT_EQ(*StudentUpperTail(4, -kInf), 1);
+  EXPECT_TRUE(Invalid(StudentUpperTail(0, 1).status()));
+  EXPECT_TRUE(Invalid(StudentUpperTail(3, kNan).status()));
+}
+
+TEST(NormalQuantile, Known) {
+  EXPECT_EQ(*NormalQuantile(0.5), 0);
+  EXPECT_NEAR(*NormalQuantile(0.975), 1.959963984540054, 1e-14);
+  EXPECT_TRUE(Invalid(NormalQuantile(0).status()));
+  EXPECT_TRUE(Invalid(NormalQuantile(kNan).status()));
+}
+
+// The smallest detectable difference and the power are inverse to each other.
+TEST(PairedPower, InvertsTheSmallestDetectableDifference) {
+  for (const int64_t n : {2, 3, 5, 8, 30, 300}) {
+    for (const double alpha : {0.05, 0.05 / 7, 0.0001}) {
+      const double delta = *SmallestDetectable(n, alpha, 0.8);
+      EXPECT_NEAR(*PairedPower(n, delta, alpha), 0.8, 1e-9) << n << " " << alpha;
+      EXPECT_EQ(*PairedPower(n, -delta, alpha), *PairedPower(n, delta, alpha));
+    }
+  }
+  EXPECT_NEAR(*PairedPower(5, 0, 0.05), 0.05, 1e-12);
+  EXPECT_EQ(*PairedPower(5, 1e6, 0.05), 1);
+  EXPECT_TRUE(Invalid(PairedPower(1, 1, 0.05).status()));
+  EXPECT_TRUE(Invalid(PairedPower(5, kInf, 0.05).status()));
+}
+
+TEST(SeedsToDetect, TheFirstNThatFindsIt) {
+  // docs/statistics.md 3: 3.26, 1.68, 1.00 sd at n = 3, 5, 10.
+  EXPECT_EQ(**SeedsToDetect(3.27), 3);
+  EXPECT_EQ(**SeedsToDetect(1.69), 5);
+  EXPECT_EQ(**SeedsToDetect(1.00), 10);
+  EXPECT_EQ(**SeedsToDetect(-1.00), 10);
+  for (const double effect : {0.11, 0.5, 0.9, 2.0, 50.0}) {
+    const int64_t n = **SeedsToDetect(effect, 0.01);
+    EXPECT_GE(*PairedPower(n, effect, 0.01), 0.8);
+    if (n > 2) {
+      EXPECT_LT(*PairedPower(n - 1, effect, 0.01), 0.8);
+    }
+  }
+  EXPECT_FALSE(SeedsToDetect(0.001)->has_value());  // more than 10000
+  EXPECT_TRUE(Invalid(SeedsToDetect(0).status()));
+  EXPECT_TRUE(Invalid(SeedsToDetect(1, 0.9, 0.8).status()));
+}
+
+TEST(EquivalencePower, AgreesWithSimulation) {
+  Normals normals(11);
+  for (const auto& [n, margin] : std::vector<std::pair<int, double>>{{2, 8.0}, {3, 2.5}, {5, 1.3}, {10, 0.9}}) {
+    int shown = 0;
+    constexpr int kRepeats = 8000;
+    for (int r = 0; r < kRepeats; ++r) {
+      Values d(n);
+      for (double& x : d) x = normals.Next();
+      shown += *Tost(*Paired(d, Values(n, 0.0)), margin)->p < 0.05;
+    }
+    const double power = *EquivalencePower(n, margin);
+    EXPECT_NEAR(static_cast<double>(shown) / kRepeats, power, 4 * std::sqrt(power * (1 - power) / kRepeats)) << n;
+  }
+}
+
+TEST(EquivalencePower, EdgesAndSeeds) {
+  EXPECT_NEAR(*EquivalencePower(5, 1e9), 1, 1e-12);
+  EXPECT_GE(*EquivalencePower(3, 1e-9), 0);
+  EXPECT_NEAR(*EquivalencePower(2000, 0.1), 0.9953, 0.0005);  // 2 Phi(0.1 sqrt(2000) - 1.645) - 1
+  const int64_t n = **SeedsToShowEquivalence(1.0);
+  EXPECT_GE(*EquivalencePower(n, 1.0), 0.8);
+  EXPECT_LT(*EquivalencePower(n - 1, 1.0), 0.8);
+  EXPECT_EQ(**SeedsToShowEquivalence(1e6), 2);
+  EXPECT_FALSE(SeedsToShowEquivalence(0.001)->has_value());
+  EXPECT_TRUE(Invalid(EquivalencePower(5, 0).status()));
+  EXPECT_TRUE(Invalid(EquivalencePower(1, 1).status()));
+  EXPECT_TRUE(Invalid(EquivalencePower(5, 1, 0.5).status()));
+}
+
 }  // namespace
 }  // namespace ablate
