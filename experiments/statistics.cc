@@ -7,7 +7,9 @@
 #include <boost/math/distributions/non_central_t.hpp>
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
+#include <boost/math/tools/toms748_solve.hpp>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <numeric>
 
@@ -389,12 +391,12 @@ absl::StatusOr<double> SmallestDetectable(int64_t n, double alpha, double power)
     high *= 2;
     if (high > 1e12) return absl::InvalidArgumentError("the smallest detectable difference is too large for a double");
   }
-  // Bisection to the last bit: power grows with the noncentrality, and the cost is microseconds a step.
-  for (double middle = (low + high) / 2; middle > low && middle < high; middle = (low + high) / 2) {
-    const double reached = PowerAt(df, middle, critical);
-    ABLATE_RETURN_IF_ERROR(Finite(reached, "the power").status());
-    (reached < power ? low : high) = middle;
-  }
+  // Power grows with the noncentrality, so there is one root. The bracket ends at 2^-50 of it.
+  std::uintmax_t steps = 100;
+  const auto root = boost::math::tools::toms748_solve(
+      [&](double noncentrality) { return PowerAt(df, noncentrality, critical) - power; }, low, high,
+      boost::math::tools::eps_tolerance<double>(50), steps, Quiet());
+  ABLATE_ASSIGN_OR_RETURN(high, Finite(root.second, "the smallest detectable difference"));
   return high / std::sqrt(static_cast<double>(n));
 }
 
