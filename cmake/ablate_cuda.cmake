@@ -43,7 +43,7 @@ if(ABLATE_WITH_CUDA)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
   set(CMAKE_CUDA_STANDARD 20)
   # What ptxas says of registers and spills goes to OBJECT.ptxas (scripts/kernel_resources.py reads it), not to the screen.
-  set(CMAKE_CUDA_COMPILER_LAUNCHER "${CMAKE_SOURCE_DIR}/cmake/record_ptxas.sh" ${ABLATE_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${CMAKE_SOURCE_DIR}/cmake/record_ptxas.sh" ${CMAKE_CXX_COMPILER_LAUNCHER})
 else()
   message(STATUS "CUDA: not built (ABLATE_CUDA=${ABLATE_CUDA}); its kernels are still tested on the host")
 endif()
