@@ -1,0 +1,226 @@
+#!/usr/bin/env bash
+# What the tests on the emulator cannot show, checked on a real GPU in under five minutes: numbers, bits, a sweep, speed.
+#   scripts/gpu_check.sh pack [DIR]   builds the programs, linked statically but for CUDA, and gathers in DIR (build/gpu_check)
+#                                     all that a machine without packages or network needs; and DIR.tar.gz of it
+#   scripts/gpu_check.sh run [DIR]    runs the checks of a packed DIR, or of a build folder (default: where this script was packed
+#                                     to, else build/release); results go to GPU_CHECK_OUT (DIR/results)
+# Prints a line a check, PASS, FAIL or SKIP, and a summary. Exit codes: 0 all passed, 1 a check failed, 2 usage or nothing to
+# run, 77 no GPU here. Speeds are printed and kept, and fail nothing: bench/README.md says what is aimed at.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+budget=${GPU_CHECK_SECONDS:-270}
+
+programs="ablate ablate-server ablate-worker ablate-trainer golden_check device_bench"
+
+pack() {
+  cd "$here/.." || exit 2
+  local dir=${1:-build/gpu_check}
+  cmake --preset static || exit 2
+  # shellcheck disable=SC2086
+  cmake --build --preset static --target $programs ablate_cuda test_worker_trainer_session || exit 2
+  rm -rf "$dir"
+  mkdir -p "$dir/bin" "$dir/golden" || exit 2
+  local program
+  for program in $programs; do cp "build/static/bin/$program" "$dir/bin/"; done
+  cp build/static/bin/libablate_cuda.so build/static/tests/test_worker_trainer_session "$dir/bin/"
+  # The two that are not linked in (cmake/ablate_static.cmake): programs look beside themselves first.
+  ldd build/static/bin/ablate-trainer | awk '/libunwind|liblzma/ {print $3}' | xargs -I{} cp -L {} "$dir/bin/"
+  strip "$dir"/bin/*
+  cp tests/golden/attention.json tests/golden/model.json "$dir/golden/"
+  cp scripts/gpu_check.sh bench/pytorch_gpu_peer.py "$dir/"
+  cat docs/*.md README.md > "$dir/text.txt"
+  tar -C "$(dirname "$dir")" -czf "$dir.tar.gz" "$(basename "$dir")" || exit 2
+  echo "packed $dir ($(du -sh "$dir" | cut -f1)) and $dir.tar.gz ($(du -h "$dir.tar.gz" | cut -f1))"
+}
+
+passed=0 failed=0 skipped=0
+left() { echo $((budget - SECONDS)); }
+say() { echo "$1  $2${3:+  ($3)}" | tee -a "$out/summary.txt"; }
+
+# check NAME LIMIT_SECONDS COMMAND...: its output goes to NAME.log
+check() {
+  local name=$1 limit=$2 begin=$SECONDS code
+  shift 2
+  [ "$(left)" -gt "$limit" ] || limit=$(left)
+  if [ "$limit" -lt 5 ]; then
+    say SKIP "$name" "no time left"
+    skipped=$((skipped + 1))
+    return 1
+  fi
+  timeout "$limit" "$@" > "$out/$name.log" 2>&1
+  code=$?
+  if [ "$code" = 0 ]; then
+    say PASS "$name" "$((SECONDS - begin)) s; $(tail -n 1 "$out/$name.log" | cut -c1-120)"
+    passed=$((passed + 1))
+  else
+    say FAIL "$name" "exit code $code; $out/$name.log"
+    tail -n 5 "$out/$name.log" | sed 's/^/      /'
+    failed=$((failed + 1))
+  fi
+  return "$code"
+}
+
+# measure NAME LIMIT_SECONDS COMMAND...: its lines are the result; it fails nothing
+measure() {
+  local name=$1 limit=$2
+  shift 2
+  [ "$(left)" -gt "$limit" ] || limit=$(left)
+  if [ "$limit" -lt 5 ]; then
+    say SKIP "$name" "no time left"
+    skipped=$((skipped + 1))
+    return
+  fi
+  timeout "$limit" "$@" 2>> "$out/bench.log" | tee -a "$out/bench.txt"
+  [ "${PIPESTATUS[0]}" = 0 ] || echo "      $name: no result (exit code ${PIPESTATUS[0]}; $out/bench.log)" | tee -a "$out/bench.txt"
+}
+
+resume_bits() {
+  ABLATE_TEST_TRAINER=$bin/ablate-trainer ABLATE_TEST_DEVICE=cuda "$session_test" \
+    --gtest_filter='SessionTest.StoppedAndResumedHasTheBitsOfAStraightRun'
+}
+
+# Two arms, two seeds, both precisions in turn, two slots on one GPU; then the table.
+sweep() {
+  local dir server worker code=1
+  dir=$(mktemp -d)
+  cp "$text" "$dir/text.txt"
+  local precision
+  for precision in fp32 bf16; do
+    cat > "$dir/$precision.yaml" <<EOF
+name: gpu-check-$precision
+data: {name: docs, path: text.txt, format: text}
+requires: {device: cuda}
+settings: {model.preset: tiny, model.layers: 2, train.length: 64, train.batch: 8, train.steps: 60, train.precision: $precision,
+           eval.target_spans: 8, eval.loss_tokens: 4096}
+axes: {attention.variant: [softmax, lssar]}
+baseline: {attention.variant: softmax}
+seeds: 2
+evaluate: {lengths: [1x, 4x], splits: [selection]}
+EOF
+  done
+  "$bin/ablate-server" --data-dir "$dir/data" --listen "unix:$dir/socket" --ready-file "$dir/ready" &
+  server=$!
+  for _ in $(seq 100); do
+    if [ -s "$dir/ready" ] || ! kill -0 "$server" 2> /dev/null; then break; fi
+    sleep 0.1
+  done
+  export ABLATE_SERVER="unix:$dir/socket"
+  "$bin/ablate-worker" --server "$ABLATE_SERVER" --device cuda --gpus 0 --slots-per-gpu 2 --work-dir "$dir/work" &
+  worker=$!
+  if "$bin/ablate" sweep submit "$dir/fp32.yaml" && "$bin/ablate" sweep submit "$dir/bf16.yaml" &&
+     "$bin/ablate" sweep wait gpu-check-fp32 --timeout 60s && "$bin/ablate" sweep wait gpu-check-bf16 --timeout 60s; then
+    "$bin/ablate" table gpu-check-fp32 && "$bin/ablate" table gpu-check-bf16 && code=0
+  fi
+  kill -TERM "$worker" "$server"
+  wait "$worker" "$server"
+  rm -rf "$dir"
+  echo "two sweeps through server and worker: exit code $code"
+  return "$code"
+}
+
+run() {
+  local dir=${1:-}
+  if [ -z "$dir" ]; then
+    dir=$here
+    [ -d "$dir/bin" ] || dir=$here/../build/release
+  fi
+  [ -x "$dir/bin/ablate-trainer" ] || { echo "gpu_check: $dir holds no programs: build them, or run \`gpu_check.sh pack\`" >&2; exit 2; }
+  dir=$(cd "$dir" && pwd)
+  bin=$dir/bin
+  golden=$dir/golden session_test=$bin/test_worker_trainer_session text=$dir/text.txt peer=$dir/pytorch_gpu_peer.py
+  if [ ! -d "$golden" ]; then  # a build folder
+    local root=$here/..
+    golden=$root/tests/golden session_test=$dir/tests/test_worker_trainer_session text=$root/docs/design.md
+    peer=$root/bench/pytorch_gpu_peer.py
+  fi
+  local gpus words
+  if ! gpus=$("$bin/ablate-trainer" --list-devices 2> /tmp/gpu_check.$$); then
+    words=$(sed 's/^ablate-trainer: //' /tmp/gpu_check.$$)
+    rm -f /tmp/gpu_check.$$
+    case $words in
+      *"built without CUDA"* | *"no CUDA backend"* | *"cannot load"* | *"another build"*)
+        echo "gpu_check: nothing to check: $words" >&2
+        exit 2 ;;
+    esac
+    gpus=""
+  fi
+  rm -f /tmp/gpu_check.$$
+  if [ -z "$gpus" ]; then
+    echo "gpu_check: no GPU here: ${words:-the driver shows none}"
+    exit 77
+  fi
+  export bin session_test text
+  out=${GPU_CHECK_OUT:-$dir/results}
+  mkdir -p "$out" || exit 2
+  rm -f "$out"/*.log "$out"/*.txt
+  echo "$gpus" | tee "$out/gpus.txt"
+
+  # Whether the numbers are right.
+  check attention_float32 30 "$bin/golden_check" attention "$golden/attention.json" --backend cuda
+  check attention_bf16 30 "$bin/golden_check" attention "$golden/attention.json" --backend cuda --precision bf16
+  check modelled_bf16 60 "$bin/golden_check" bf16 1024 --backend cuda --precision bf16
+  check model_float32 30 "$bin/golden_check" model "$golden/model.json" --backend cuda
+  check model_bf16 30 "$bin/golden_check" model "$golden/model.json" --backend cuda --precision bf16
+  if [ -x "$session_test" ]; then
+    check resume_bits 60 "$0" resume_bits_entry
+  else
+    say SKIP resume_bits "no $session_test"
+    skipped=$((skipped + 1))
+  fi
+  check sweep 120 "$0" sweep_entry
+
+  # What no comparison of numbers finds.
+  local sanitizer
+  sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2> /dev/null)
+  local tool
+  for tool in memcheck racecheck; do
+    if [ -n "$sanitizer" ]; then
+      check "$tool" 60 "$sanitizer" --tool "$tool" --error-exitcode 1 \
+        "$bin/golden_check" model "$golden/model.json" --backend cuda
+    else
+      say SKIP "$tool" "no compute-sanitizer"
+      skipped=$((skipped + 1))
+    fi
+  done
+
+  # Speed.
+  local variant T
+  for variant in softmax lssar; do
+    measure "train_$variant" 40 "$bin/device_bench" cuda train gpt2-124m "$variant" 1024 16 10 bf16
+  done
+  for T in 1024 2048 4096 8192 16384; do
+    for variant in softmax lssar; do
+      measure "attention_$variant" 20 "$bin/device_bench" cuda attention "$variant" "$T" 16384 12 64 bf16
+    done
+  done
+  if python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2> /dev/null; then
+    for variant in softmax lssar; do
+      measure "pytorch_train_$variant" 60 python3 "$peer" train gpt2-124m "$variant" 1024 16 10
+    done
+    for variant in softmax lssar; do
+      for T in 1024 16384; do
+        measure "pytorch_attention_$variant" 30 python3 "$peer" attention "$variant" "$T" 16384 12 64
+      done
+    done
+  else
+    say SKIP pytorch "no PyTorch with CUDA here"
+    skipped=$((skipped + 1))
+  fi
+  for variant in lssa ssmax; do
+    measure "attention_$variant" 20 "$bin/device_bench" cuda attention "$variant" 4096 16384 12 64 bf16
+  done
+  for variant in softmax lssar; do
+    measure "attention_$variant" 20 "$bin/device_bench" cuda attention "$variant" 1024 16384 12 64 float32
+  done
+
+  echo "gpu_check: $passed passed, $failed failed, $skipped skipped in $SECONDS s; $out" | tee -a "$out/summary.txt"
+  [ "$failed" = 0 ]
+}
+
+case "${1:-}" in
+  pack) shift; pack "$@" ;;
+  run) shift; run "$@" ;;
+  # timeout starts programs, not functions: these two are this script again.
+  resume_bits_entry | sweep_entry) "${1%_entry}" ;;
+  *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+esac
