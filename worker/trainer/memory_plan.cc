@@ -169,11 +169,11 @@ absl::StatusOr<Recompute> PlanTraining(Backend* backend, const ModelConfig& conf
     ABLATE_ASSIGN_OR_RETURN(const MemoryNeed finer,
                             TrainingNeed(*backend, config, batch / parts, T, Recompute::kBlocks));
     if (finer.total() > free) continue;
-    return TooLarge("training", least, free,
+    return TooLarge("training with recomputed activations", least, free,
                     absl::StrCat("With train.accumulation ", parts, " instead of ", accumulation, " it needs ",
                                  Bytes(finer.total()), "; or use a GPU, or a share of one, with more memory"));
   }
-  return TooLarge("training", least, free,
+  return TooLarge("training with recomputed activations", least, free,
                   "Not even one sequence at a time fits: use a GPU, or a share of one, with more memory, or a smaller "
                   "model or train.length");
 }

@@ -95,7 +95,7 @@ TEST(MemoryPlanTest, WhatDoesNotFitSaysHowMuchForWhatAndWhatToDo) {
   LimitedBackend backend(Total(LimitedBackend(), 2, Recompute::kBlocks));
   absl::Status refused = PlanTraining(&backend, Config(), 8, 1, 32, Recompute::kAuto).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  for (const char* words : {"training needs ", " are free (weights ", "gradients ", "optimiser ", "activations ",
+  for (const char* words : {"training with recomputed activations needs ", " are free (weights ", "gradients ", "optimiser ", "activations ",
                             "logits ", "workspace ", "train.accumulation 4 instead of 1"}) {
     EXPECT_THAT(std::string(refused.message()), HasSubstr(words));
   }

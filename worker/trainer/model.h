@@ -49,7 +49,7 @@ double DynamicNtkBase(double base, double factor, int64_t length, int64_t train_
 
 // What training keeps of a layer's forward pass until its backward pass. The results have the same bits either way.
 //   kNone: all activations. kBlocks: the layer's input and its attention's output; the rest is computed again,
-//   attention itself excepted: about an eighth of the memory for about a quarter more time. kAuto, of a stage: kBlocks
+//   attention itself excepted: about a fifth of the memory for about a quarter more time. kAuto, of a stage: kBlocks
 //   where kNone does not fit into the device's memory.
 enum class Recompute { kAuto, kNone, kBlocks };
 
