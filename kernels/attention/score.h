@@ -428,18 +428,22 @@ inline constexpr float kMinContrast = 1e-3f;
 // Rows with kExpTail whose largest u is below this lie wholly in the tail.
 inline constexpr float kTailValue = 4e-8f;
 
+// Sums below the least normal float are zero: one over them may be infinite. (Where subnormal numbers are flushed, as
+// on the CPU, there are none.)
+inline constexpr float kLeastNormal = 1.17549435e-38f;
+
 // After the first pass over a row that is not to be sharpened.
 ABLATE_HD RowStat PlainStat(const Config& config, const RowConst& row, float shift, float z1) {
-  return {shift, 1, 0, z1 == 0 ? 0.0f : config.l1 ? 1.0f / z1 : row.weight};
+  return {shift, 1, 0, z1 < kLeastNormal ? 0.0f : config.l1 ? 1.0f / z1 : row.weight};
 }
 
 // After the first pass over a row to be sharpened; c is still to be set (1 / sum y^p), unless the row turned out to be
 // a zero row (0) or without contrast (negative): both are final.
 ABLATE_HD RowStat SharpenedStat(const RowConst& row, float shift, float z1, float largest_u) {
-  if (z1 == 0) return {shift, 1, 0, 0};
+  if (z1 < kLeastNormal) return {shift, 1, 0, 0};
   const float threshold = row.offset / row.n * z1;
   const float above = largest_u - threshold;
-  if (above * row.n <= kMinContrast * z1) return {shift, 1, 0, -1.0f / z1};
+  if (above * row.n <= kMinContrast * z1 || above < kLeastNormal) return {shift, 1, 0, -1.0f / z1};
   return {shift, 1.0f / above, threshold, 1};
 }
 

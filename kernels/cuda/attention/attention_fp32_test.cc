@@ -326,6 +326,23 @@ TEST(CudaAttention, ZeroRowsGiveZeroOutputAndGradient) {
   }
 }
 
+// One over a subnormal sum may be infinite.
+TEST(CudaAttention, RowsOfSubnormalSumAreZeroRows) {
+  const AttentionShape shape{.B = 1, .T = 70, .H = 1, .D = 8};
+  AttentionSpec spec = FindAttentionVariant("relu_squared")->spec;
+  spec.scale = ScoreScale::kOne;
+  spec.normalisation = Normalisation::kL1;
+  for (int sharpened = 0; sharpened < 2; ++sharpened) {
+    if (sharpened) spec.sharpen_p = 3;
+    Inputs in(spec, shape, 61);
+    in.q.assign(in.q.size(), 1e-10f);
+    in.k.assign(in.k.size(), 1e-11f);  // u = 6.4e-41
+    const Outputs r = RunFloat(spec, in);
+    EXPECT_EQ(r.counts.zero_rows, shape.T);
+    for (const Floats* x : {&r.out, &r.dq, &r.dk, &r.dv}) EXPECT_THAT(*x, ::testing::Each(0.0f));
+  }
+}
+
 TEST(CudaAttention, NanInputsAreNotHidden) {
   for (const AttentionVariant& variant : AttentionVariants()) {
     SCOPED_TRACE(std::string(variant.name));
