@@ -1,5 +1,7 @@
 #include "kernels/cuda/attention/problem.h"
 
+#include <algorithm>
+
 #include "glog/logging.h"
 #include "kernels/cuda/attention/attention.h"
 
@@ -79,8 +81,11 @@ bool SupportsHeadDim<bf16>(int D) {
 
 int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) {
   const int64_t heads = int64_t{shape.B} * shape.H;
-  return attention::Rows(shape) * static_cast<int64_t>(sizeof(float4)) +
-         heads * CeilDiv(shape.T, attention::kRowsOfPartial) * static_cast<int64_t>(sizeof(float2));
+  const int64_t tiles = heads * CeilDiv(shape.T, attention::kRowsOfPartial);
+  const int64_t of_fp32 = attention::Rows(shape) * static_cast<int64_t>(sizeof(float4));
+  const int64_t of_bf16 =
+      tiles * attention::kRowsOfPartial * attention::kBf16RowFloats * static_cast<int64_t>(sizeof(float));
+  return std::max(of_fp32, of_bf16) + tiles * static_cast<int64_t>(sizeof(float2));
 }
 
 }  // namespace ablate::cuda

@@ -94,6 +94,8 @@ struct Workspace {
   float2* partials;  // [B,H,tiles]: sums over the rows of a tile of d loss / d s and d loss / d b
 };
 inline constexpr int kRowsOfPartial = 64;  // tiles of the rows kernel are no smaller than this
+// Of the bf16 kernels instead, which lay out the workspace themselves (kernels_bf16.h): floats a row, of whole tiles.
+inline constexpr int kBf16RowFloats = 9;
 Workspace WorkspaceOf(const AttentionShape& shape, void* workspace);
 
 __device__ __forceinline__ RowGradient LoadRowGradient(const float4* rows, int64_t row) {
