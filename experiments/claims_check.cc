@@ -81,9 +81,14 @@ absl::Status Checker::CheckMetric(const std::string& place, const std::string& m
   if (std::find(known.begin(), known.end(), metric) == known.end()) {
     return Refuse(place, absl::StrCat("unknown metric \"", metric.substr(0, 100), "\"", DidYouMean(metric, known)));
   }
+  // Some are measured only where the file asks for them.
   const ConfigView view(spec_.settings());
-  if (metric == "loss" && view.Integer("eval.loss_tokens") == 0) {
-    return Refuse(place, "metric loss is not measured: eval.loss_tokens is 0");
+  const bool by_position = metric == "loss" || metric.compare(0, 16, "loss_by_position") == 0;
+  if (by_position && view.Integer("eval.loss_tokens") == 0) {
+    return Refuse(place, absl::StrCat("metric ", metric, " is not measured: eval.loss_tokens is 0"));
+  }
+  if ((metric == "gain" || metric == "loss_targets_windowed") && !view.Flag("eval.gain")) {
+    return Refuse(place, absl::StrCat("metric ", metric, " is not measured: write eval.gain: true under settings"));
   }
   return absl::OkStatus();
 }
@@ -143,6 +148,12 @@ absl::Status Checker::CheckSelect() const {
     return Refuse("select", "no claim is about the selected arm: state one with arm: selected, or leave select out");
   }
   if (spec_.seeds().empty()) return Refuse("select", "select needs seeds to select on");
+  for (const v1::Setting& setting : select.among().settings()) {
+    ABLATE_RETURN_IF_ERROR(places_.At(places_.Named("select.among"), CheckSetting(setting.axis(), setting.value())));
+    if (setting.axis() == "eval.ntk") {
+      return Refuse("select.among", "eval.ntk is a column of the table, not part of an arm; say ntk: on beside among");
+    }
+  }
   ABLATE_RETURN_IF_ERROR(CheckMetric("select.metric", select.metric()));
   if (select.lengths().empty()) return Refuse("select.lengths", "select has no lengths");
   for (const v1::LengthSpec& length : select.lengths()) {
@@ -164,6 +175,10 @@ absl::Status Checker::CheckConfirm() const {
   if (confirm.seeds().empty()) return Refuse("confirm.seeds", "confirm has no seeds");
   ABLATE_RETURN_IF_ERROR(CheckSeeds("confirm.seeds", confirm.seeds()));
   if (confirm.reuse_seeds()) {
+    if (!spec_.has_select()) {
+      return Refuse("confirm.reuse_seeds",
+                    "reuse_seeds is of sweeps that select: without select no checkpoint is used twice");
+    }
     if (std::set<int64_t>(confirm.seeds().begin(), confirm.seeds().end()) !=
         std::set<int64_t>(spec_.seeds().begin(), spec_.seeds().end())) {
       return Refuse("confirm.seeds",

@@ -185,6 +185,17 @@ TEST(Claims, RefusalsSayWhereAndWhy) {
     const std::string message = Refusal(Replaced(sealed, c.from, c.to));
     EXPECT_THAT(message, AllOf(StartsWith(c.where), HasSubstr(c.part))) << c.from << " -> " << c.to;
   }
+  EXPECT_THAT(Refusal(Replaced(Replaced(sealed, "select:\n", "select: {among: {attention.variant: lssar}}\n"),
+                               "arm: selected,", "arm: selected, against: {attention.p: 15},")),
+              HasSubstr("variant=lssar p=15 is a candidate, so it may be the selected arm itself"));
+  EXPECT_THAT(Refusal(Replaced(sealed, "select:\n", "select: {among: {eval.ntk: on}}\n")),
+              HasSubstr("say ntk: on beside"));
+  EXPECT_THAT(Refusal(Replaced(sealed, "select:\n", "select: {metric: gain}\n")), HasSubstr("write eval.gain: true"));
+  EXPECT_THAT(Refusal(Replaced(Replaced(sealed, "select:\n", "select: {metric: loss_by_position.T}\n"), "steps: 100",
+                               "steps: 100, eval.loss_tokens: 0")),
+              HasSubstr("metric loss_by_position.T is not measured: eval.loss_tokens is 0"));
+  EXPECT_THAT(Refusal(Replaced(kFixed, "confirm: {}", "seeds: 8\nconfirm: {reuse_seeds: on}")),
+              HasSubstr("reuse_seeds is of sweeps that select"));
   EXPECT_THAT(Refusal("select: {}"), HasSubstr("f.yaml:2:9: select picks the arm that claims are about"));
   EXPECT_THAT(Refusal("confirm: {}"), HasSubstr("f.yaml:2:10: there are no claims to confirm"));
   EXPECT_THAT(Refusal("alpha: 0.05"), HasSubstr("none are stated"));

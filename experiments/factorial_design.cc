@@ -33,6 +33,9 @@ absl::Status CheckNames(const std::vector<std::string>& names, std::span<const A
   }
   for (const std::string& name : names) {
     if (!seen.insert(name).second) return Refuse(absl::StrCat("factor ", name, " is there twice"));
+    if (name == "eval.ntk") {
+      return Refuse("eval.ntk is a column of the table, not part of an arm, so it is no factor");
+    }
     if (given.count(name) > 0 || FindAxis(name) != nullptr) continue;
     std::vector<std::string> known(given.begin(), given.end());
     for (const std::string& axis : AxisNames()) known.push_back(axis);

@@ -53,6 +53,8 @@ factorial: {factors: [norm, growth]}
   EXPECT_THAT(Refusal(Replaced(names, "factors: {norm: none, growth: without}", "factors: {attention.p: 3}")),
               HasSubstr("attention.p is an axis"));
   EXPECT_THAT(Refusal("factorial: {factors: [a, b, c, d, e, f, g]}"), HasSubstr("at most 6"));
+  EXPECT_THAT(Refusal("axes: {eval.ntk: [off, on]}\nfactorial: {factors: [eval.ntk]}"),
+              HasSubstr("so it is no factor"));
   EXPECT_THAT(Refusal("factorial: {}"), HasSubstr("a list of factors under factorial"));
 }
 

@@ -85,9 +85,6 @@ absl::Status Planner::ResolveClaims() {
   plan_.fixed_arms.assign(fixed.begin(), fixed.end());
   if (spec_.has_select()) {
     const v1::Configuration& among = spec_.select().among();
-    for (const v1::Setting& setting : among.settings()) {
-      ABLATE_RETURN_IF_ERROR(places_.At(places_.Named("select.among"), CheckSetting(setting.axis(), setting.value())));
-    }
     for (size_t a = 0; a < plan_.arms.size(); ++a) {
       const int arm = static_cast<int>(a);
       if (arm == plan_.baseline_arm) continue;
@@ -102,6 +99,15 @@ absl::Status Planner::ResolveClaims() {
                                                                   ? "every arm is the baseline or fixed"
                                                                   : "no arm but the baseline has " + Label(among))));
     }
+  }
+  for (int i = 0; i < spec_.claims_size(); ++i) {
+    const int against = plan_.claims[i].against;
+    const bool candidate = std::count(plan_.candidates.begin(), plan_.candidates.end(), against) > 0;
+    if (plan_.claims[i].arm >= 0 || !candidate) continue;
+    return places_.At(places_.Named(Place("claims", i, ".against")),
+                      Refuse(absl::StrCat("claim ", spec_.claims(i).name(), ": ", plan_.arms[against].label,
+                                          " is a candidate, so it may be the selected arm itself; leave it out of "
+                                          "select.among")));
   }
   for (const int arm : ConfirmingArms(plan_)) ABLATE_RETURN_IF_ERROR(CheckLengths(arm));
   return absl::OkStatus();
