@@ -20,7 +20,7 @@ BEGIN, END = "<!-- kernel resources: begin -->", "<!-- kernel resources: end -->
 
 
 def reports(build):
-    """Texts of ptxas, one an object, in the order of the build's list."""
+    """(source file, text of ptxas), one an object, in the order of the build's list."""
     with open(os.path.join(build, "cuda_objects.txt"), encoding="utf-8") as file:
         objects = file.read().split()
     missing = [path for path in objects if not os.path.isfile(path + ".ptxas")]
@@ -28,16 +28,16 @@ def reports(build):
         sys.exit(f"no report for {missing or 'any kernel'}: build first (cmake --build {build})")
     for path in objects:
         with open(path + ".ptxas", encoding="utf-8") as file:
-            yield file.read()
+            yield os.path.basename(path).removesuffix(".o"), file.read()
 
 
-def parse(text):
-    """{(mangled name, architecture): {"registers", "spill", "shared", "stack"}}"""
+def parse(source, text):
+    """{(mangled name, architecture): {"source", "registers", "spill", "shared", "stack"}}"""
     kernels, key = {}, None
     for line in text.splitlines():
         if found := re.search(r"Compiling entry function '(\S+)' for '(\S+)'", line):
             key = found.group(1), found.group(2)
-            kernels[key] = {"registers": 0, "spill": 0, "shared": 0, "stack": 0}
+            kernels[key] = {"source": source, "registers": 0, "spill": 0, "shared": 0, "stack": 0}
         elif found := re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", line):
             if key:  # a function that is called, not inlined, counts for the kernel above it
                 kernels[key]["stack"] += int(found.group(1))
@@ -62,7 +62,7 @@ def short_names(mangled):
             if letter == "(" and depth == 0:
                 name = name[:i]
                 break
-        names[raw] = name.removeprefix("void ")
+        names[raw] = name.removeprefix("void ").replace("__nv_bfloat16", "bf16").replace("> >", ">>")
     return names
 
 
@@ -72,14 +72,15 @@ def budget(name):
 
 def table(kernels, names):
     architectures = sorted({architecture for _, architecture in kernels})
-    lines = ["| kernel | " + " | ".join(f"{a}: registers, spilled bytes, static shared bytes" for a in architectures) + " |",
-             "|---|" + "---|" * len(architectures)]
-    for raw in sorted({raw for raw, _ in kernels}, key=lambda raw: names[raw]):
+    sources = {raw: k["source"] for (raw, _), k in kernels.items()}
+    lines = ["| file | kernel | " + " | ".join(f"{a}: registers | spilled bytes | static shared bytes" for a in architectures) + " |",
+             "|---|---|" + "---|---|---|" * len(architectures)]
+    for raw in sorted(sources, key=lambda raw: (sources[raw], names[raw])):
         cells = []
         for architecture in architectures:
             k = kernels.get((raw, architecture))
-            cells.append(f"{k['registers']}, {k['spill']}, {k['shared']}" if k else "-")
-        lines.append(f"| `{names[raw]}` | " + " | ".join(cells) + " |")
+            cells.append(f"{k['registers']} | {k['spill']} | {k['shared']}" if k else "- | - | -")
+        lines.append(f"| {sources[raw]} | `{names[raw]}` | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -92,8 +93,8 @@ def main():
     arguments = parser.parse_args()
 
     kernels = {}
-    for text in reports(arguments.build):
-        kernels |= parse(text)
+    for source, text in reports(arguments.build):
+        kernels |= parse(source, text)
     names = short_names(sorted({raw for raw, _ in kernels}))
     kernels = {key: value for key, value in kernels.items() if re.search(arguments.only, names[key[0]])}
     if not kernels:
@@ -110,7 +111,7 @@ def main():
     if not arguments.check:
         print(table(kernels, names), end="")
         return 0
-    over = [f"{names[raw]} ({architecture}) spills {k['spill']} bytes, its budget is {budget(names[raw])}"
+    over = [f"{k['source']}: {names[raw]} ({architecture}) spills {k['spill']} bytes, its budget is {budget(names[raw])}"
             for (raw, architecture), k in sorted(kernels.items()) if k["spill"] > budget(names[raw])]
     print("\n".join(over) or f"{len(kernels)} kernels spill no more than they may")
     return 1 if over else 0
