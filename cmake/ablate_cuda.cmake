@@ -8,6 +8,7 @@
 #     -> ctest kernels.cuda.gelu, kernels.cuda.gelu.asan, kernels.cuda.gelu.tsan
 set(ABLATE_CUDA AUTO CACHE STRING "AUTO: build the CUDA library where a toolkit is found; ON: fail without one; OFF")
 set(ABLATE_CUDA_ARCHITECTURES "80-real;90-real;90-virtual" CACHE STRING "What nvcc compiles for")
+option(ABLATE_CUDA_LINE_INFO "Line numbers in device code, for compute-sanitizer: four times the library's size" OFF)
 
 set(ABLATE_WITH_CUDA FALSE)
 if(NOT ABLATE_CUDA STREQUAL "OFF" AND NOT ABLATE_SANITIZE)
@@ -131,7 +132,7 @@ function(ablate_cuda_sources name)
       VISIBILITY_INLINES_HIDDEN ON)
     target_compile_options(${target} PRIVATE
       "$<$<COMPILE_LANGUAGE:CXX>:$<TARGET_PROPERTY:ablate_warnings,INTERFACE_COMPILE_OPTIONS>>"
-      "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings --expt-relaxed-constexpr -lineinfo -Xptxas -v -Xcompiler=-Wall,-Wextra,-Werror,-Wno-missing-field-initializers,-march=x86-64-v3>")
+      "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings --expt-relaxed-constexpr $<$<BOOL:${ABLATE_CUDA_LINE_INFO}>:-lineinfo> -Xptxas -v -Xcompiler=-Wall,-Wextra,-Werror,-Wno-missing-field-initializers,-march=x86-64-v3>")
     if(arg_KERNELS AND NOT arg_CHECK_ONLY)
       set_property(GLOBAL APPEND PROPERTY ABLATE_CUDA_OBJECTS $<TARGET_OBJECTS:${target}>)
     endif()
