@@ -1,7 +1,8 @@
 # ABLATE_STATIC: programs that need nothing of the distribution but its C library, for machines where nothing can be
-# installed (scripts/gpu_check.sh). CUDA stays dynamic: the driver's part must be the machine's own, and cuBLAS comes
-# with the toolkit. The distribution's packages name shared libraries; their archives lie beside them.
-option(ABLATE_STATIC "Link everything but the C library and CUDA statically" OFF)
+# installed (scripts/gpu_check.sh). The distribution's packages name shared libraries; their archives lie beside them.
+# Not for libablate_cuda.so, which is loaded: archives that are not position-independent cannot be part of it, and cuBLAS
+# and the driver must be the machine's own. It is taken from the release build, with the libraries that it names.
+option(ABLATE_STATIC "Link programs statically but for the C library" OFF)
 if(NOT ABLATE_STATIC)
   return()
 endif()

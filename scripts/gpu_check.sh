@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What the tests on the emulator cannot show, checked on a real GPU in under five minutes: numbers, bits, a sweep, speed.
-#   scripts/gpu_check.sh pack [DIR]   builds the programs, linked statically but for CUDA, and gathers in DIR (build/gpu_check)
-#                                     all that a machine without packages or network needs; and DIR.tar.gz of it
+#   scripts/gpu_check.sh pack [DIR]   builds the programs, linked statically, and the CUDA library, and gathers in DIR
+#                                     (build/gpu_check) all that a machine without packages needs beside cuBLAS; and DIR.tar.gz
 #   scripts/gpu_check.sh run [DIR]    runs the checks of a packed DIR, or of a build folder (default: where this script was packed
 #                                     to, else build/release); results go to GPU_CHECK_OUT (DIR/results)
 # Prints a line a check, PASS, FAIL or SKIP, and a summary. Exit codes: 0 all passed, 1 a check failed, 2 usage or nothing to
@@ -17,15 +17,17 @@ pack() {
   local dir=${1:-build/gpu_check}
   cmake --preset static || exit 2
   # shellcheck disable=SC2086
-  cmake --build --preset static --target $programs ablate_cuda test_worker_trainer_session || exit 2
+  cmake --build --preset static --target $programs test_worker_trainer_session || exit 2
+  cmake --preset release -DABLATE_CUDA=ON && cmake --build --preset release --target ablate_cuda || exit 2
   rm -rf "$dir"
-  mkdir -p "$dir/bin" "$dir/golden" || exit 2
+  mkdir -p "$dir/bin" "$dir/lib" "$dir/golden" || exit 2
   local program
   for program in $programs; do cp "build/static/bin/$program" "$dir/bin/"; done
-  cp build/static/bin/libablate_cuda.so build/static/tests/test_worker_trainer_session "$dir/bin/"
-  # The two that are not linked in (cmake/ablate_static.cmake): programs look beside themselves first.
-  ldd build/static/bin/ablate-trainer | awk '/libunwind|liblzma/ {print $3}' | xargs -I{} cp -L {} "$dir/bin/"
-  strip "$dir"/bin/*
+  cp build/release/bin/libablate_cuda.so build/static/tests/test_worker_trainer_session "$dir/bin/"
+  # What is not linked in (cmake/ablate_static.cmake); of the C library and CUDA the other machine has its own.
+  ldd build/static/bin/ablate-trainer build/release/bin/libablate_cuda.so | awk '$2 == "=>" {print $3}' | sort -u |
+    grep -Ev '/(libc|libm|libdl|libpthread|librt|libcu[a-zA-Z]*|libnv[a-zA-Z]*)\.so' | xargs -I{} cp -L {} "$dir/lib/"
+  strip "$dir"/bin/* "$dir"/lib/*
   cp tests/golden/attention.json tests/golden/model.json "$dir/golden/"
   cp scripts/gpu_check.sh bench/pytorch_gpu_peer.py "$dir/"
   cat docs/*.md README.md > "$dir/text.txt"
@@ -133,6 +135,14 @@ run() {
     golden=$root/tests/golden session_test=$dir/tests/test_worker_trainer_session text=$root/docs/design.md
     peer=$root/bench/pytorch_gpu_peer.py
   fi
+  # cuBLAS lies where the toolkit is, or in the folders of Python's wheels.
+  local folder
+  for folder in /usr/local/cuda/lib64 /usr/local/cuda/lib /usr/local/cuda/targets/*/lib \
+    $(python3 -c 'import site; print(" ".join(site.getsitepackages()))' 2> /dev/null | tr ' ' '\n' | sed 's|$|/nvidia/*/lib|'); do
+    if compgen -G "$folder/libcublas.so.*" > /dev/null; then LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder; fi
+  done
+  [ ! -d "$dir/lib" ] || LD_LIBRARY_PATH=$dir/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  export LD_LIBRARY_PATH
   local gpus words
   if ! gpus=$("$bin/ablate-trainer" --list-devices 2> /tmp/gpu_check.$$); then
     words=$(sed 's/^ablate-trainer: //' /tmp/gpu_check.$$)
