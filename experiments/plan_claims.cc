@@ -80,6 +80,20 @@ std::vector<int> ConfirmingArms(const Plan& plan) {
   return {arms.begin(), arms.end()};
 }
 
+Plan AtAnyRate(const v1::SweepSpec& spec, const Plan& plan) {
+  if (plan.complete) return plan;
+  TuningResults rates;
+  for (const Arm& arm : plan.arms) {
+    if (arm.phase == v1::TUNING) {
+      rates.tries[plan.arms[arm.tunes].json].push_back(arm.learning_rate);
+    } else {
+      rates.rates[arm.json] = arm.learning_rate > 0 ? arm.learning_rate : spec.tune().learning_rates(0);
+    }
+  }
+  absl::StatusOr<Plan> whole = MakePlan(spec, {}, rates);
+  return whole.ok() ? *std::move(whole) : plan;
+}
+
 JobSet JobsOfPoints(const Plan& plan, const std::function<bool(const Point&)>& wanted) {
   JobSet jobs;
   jobs.stages.assign(plan.stages.size(), false);
@@ -123,26 +137,17 @@ std::vector<SealedState> SealedStates(const v1::SweepSpec& spec, const Plan& pla
 }
 
 std::vector<Overlap> Overlaps(const v1::SweepSpec& sealed_spec, const Plan& sealed, const v1::SweepSpec& other_spec,
-                              const Plan& other) {
+                              const Plan& other_plan) {
   std::vector<Overlap> overlaps;
   if (!sealed_spec.has_confirm()) return overlaps;
-  const Plan* whole = &sealed;
-  Plan assumed;
-  const bool without_rate = !sealed.complete;
-  if (without_rate) {
-    // What will be trained is known but for the learning rates: any will do.
-    TuningResults rates;
-    for (const Arm& arm : sealed.arms) {
-      if (arm.phase != v1::TUNING) rates.rates[arm.json] = sealed_spec.tune().learning_rates(0);
-    }
-    absl::StatusOr<Plan> plan = MakePlan(sealed_spec, {}, rates);
-    if (!plan.ok()) return overlaps;
-    assumed = *std::move(plan);
-    whole = &assumed;
-  }
+  const bool without_rate = !sealed.complete || !other_plan.complete;
+  const Plan sealed_later = sealed.complete ? Plan() : AtAnyRate(sealed_spec, sealed);
+  const Plan other_later = other_plan.complete ? Plan() : AtAnyRate(other_spec, other_plan);
+  const Plan& whole = sealed.complete ? sealed : sealed_later;
+  const Plan& other = other_plan.complete ? other_plan : other_later;
   std::unordered_map<std::string, std::vector<SealedState>> states;
-  for (StateAt& at : StatesOf(sealed_spec, *whole)) {
-    const std::string id = without_rate ? StateWithoutRate(sealed_spec, *whole, at.stage) : at.state.stage_key;
+  for (StateAt& at : StatesOf(sealed_spec, whole)) {
+    const std::string id = without_rate ? StateWithoutRate(sealed_spec, whole, at.stage) : at.state.stage_key;
     states[id].push_back(std::move(at.state));
   }
   std::unordered_map<int, const std::vector<SealedState>*> by_stage;
@@ -161,7 +166,7 @@ std::vector<Overlap> Overlaps(const v1::SweepSpec& sealed_spec, const Plan& seal
       if (!documents && !length) continue;
       overlaps.push_back(
           {static_cast<int>(e), state.arm, state.seed, state.confirming_seed,
-           absl::StrCat(whole->arms[state.arm].label, ", seed ", state.seed, ": ", evaluation.length_tokens,
+           absl::StrCat(whole.arms[state.arm].label, ", seed ", state.seed, ": ", evaluation.length_tokens,
                         " tokens on ", evaluation.split, " is ", documents ? "on the confirming documents" : "",
                         documents && length ? " and " : "", length ? "a length of the claims" : "")});
     }

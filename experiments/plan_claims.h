@@ -19,6 +19,9 @@ namespace ablate {
 // Arms that have CONFIRMING points: the baseline, the fixed arms and all candidates, in order.
 std::vector<int> ConfirmingArms(const Plan& plan);
 
+// `plan` as if each learning rate that is not chosen yet were the grid's lowest; itself where it is complete.
+Plan AtAnyRate(const v1::SweepSpec& spec, const Plan& plan);
+
 // Jobs of a plan, [i] of Plan::stages and Plan::evaluations.
 struct JobSet {
   std::vector<bool> stages, evaluations;
@@ -52,14 +55,15 @@ std::vector<SealedState> SealedStates(const v1::SweepSpec& spec, const Plan& pla
 
 // Evaluations of another plan that would show a sealed number.
 struct Overlap {
-  int evaluation = 0;  // index in the other plan
+  int evaluation = 0;  // index in the other plan (AtAnyRate of it, where it is not complete)
   int arm = 0;         // of the sealed plan
   int64_t seed = 0;
   bool confirming_seed = false;  // true: seen before the lock, the claims on this arm are exploratory
   std::string text;  // "variant=lssar p=15, seed 100: 2048 tokens on confirmation is on the confirming documents"
 };
-// While `sealed` waits for its lock, a sweep whose plan overlaps is refused. Where learning rates are still to be
-// tuned, states count as the same at any learning rate. Empty for a sweep without claims.
+// While `sealed` waits for its lock, a sweep whose plan overlaps is refused. Where learning rates of either are still
+// to be tuned, all that is to come counts, and states are the same at any learning rate. Empty for a sweep without
+// claims.
 std::vector<Overlap> Overlaps(const v1::SweepSpec& sealed_spec, const Plan& sealed, const v1::SweepSpec& other_spec,
                               const Plan& other);
 

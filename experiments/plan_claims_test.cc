@@ -285,6 +285,14 @@ TEST(Overlaps, WhileTuningAnyLearningRateCounts) {
   EXPECT_THAT(Overlaps(spec, plan, device, PlanOf(device)), IsEmpty());
   const Plan tuned = PlanOf(spec, AllAt(plan, 1e-3));
   EXPECT_THAT(Overlaps(spec, tuned, other(""), PlanOf(other(""))), IsEmpty());
+  // What another sweep will measure once it has tuned counts too.
+  const v1::SweepSpec later = Spec(
+      "settings: {train.length: 128, train.steps: 100}\nseeds: [100]\n"
+      "arms: [{attention.variant: lssar, attention.p: 3}]\nevaluate: {lengths: [8x]}\n"
+      "tune: {learning_rates: [1e-4, 2e-4]}\n");
+  ASSERT_FALSE(PlanOf(later).complete);
+  EXPECT_THAT(Overlaps(spec, tuned, later, PlanOf(later)), SizeIs(1));
+  EXPECT_THAT(Overlaps(spec, plan, later, PlanOf(later)), SizeIs(1));
 }
 
 absl::Status Extends(const std::string& before, const std::string& after) {
@@ -350,6 +358,12 @@ TEST(Extends, WhatWasDeclaredStays) {
   }
   EXPECT_EQ(Extends("name: sealed\nseeds: 5", kSealed).code(), absl::StatusCode::kFailedPrecondition);
   const std::string tuned = kTuned;
+  EXPECT_TRUE(Extends(tuned, Replaced(tuned, "seeds: 2\ntune", "seeds: 4\ntune")).ok());
+  const v1::SweepSpec few = Spec(tuned), more = Spec(Replaced(tuned, "seeds: 2\ntune", "seeds: 4\ntune"));
+  const TuningResults rates = AllAt(PlanOf(few), 1e-3);
+  EXPECT_TRUE(CheckExtends(few, PlanOf(few, rates), more, PlanOf(more, rates)).ok());
+  EXPECT_EQ(CheckExtends(more, PlanOf(more, rates), few, PlanOf(few, rates)).code(),
+            absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(Extends(tuned, Replaced(tuned, "p: [3, 15]", "p: [3, 7, 15]")).message()),
               HasSubstr("arm variant=lssar p=7 is new, and was never tuned"));
 }

@@ -103,18 +103,9 @@ void AddNotes(const v1::SweepSpec& spec, const Plan& plan, v1::PlanSummary* summ
 }  // namespace
 
 v1::PlanSummary Summarize(const v1::SweepSpec& spec, const Plan& given) {
-  Plan assumed;
-  if (!given.complete) {
-    // What comes after tuning costs the same at any learning rate.
-    TuningResults rates;
-    for (const Arm& arm : given.arms) {
-      if (arm.phase != v1::TUNING) rates.rates[arm.json] = spec.tune().learning_rates(0);
-      if (arm.phase == v1::TUNING) rates.tries[given.arms[arm.tunes].json].push_back(arm.learning_rate);
-    }
-    absl::StatusOr<Plan> whole = MakePlan(spec, {}, rates);
-    if (whole.ok()) assumed = *std::move(whole);
-  }
-  const Plan& plan = assumed.arms.empty() ? given : assumed;
+  // What comes after tuning costs the same at any learning rate.
+  const Plan assumed = given.complete ? Plan() : AtAnyRate(spec, given);
+  const Plan& plan = given.complete ? given : assumed;
   v1::PlanSummary summary;
   const int64_t vocabulary = spec.data().format() == v1::DataRef::TOKEN_SHARDS ? 50257 : 256;
   std::set<int64_t> seeds(plan.seeds.begin(), plan.seeds.end());
