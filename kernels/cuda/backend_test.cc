@@ -1,5 +1,5 @@
-// The CUDA backend on the emulator: memory and its limit, copies, recordings, the rounded twins of weights, failures, and
-// that each op reaches its kernel (the kernels have tests of their own).
+// The CUDA backend on the emulator: memory and its limit, copies, recordings, the rounded twins of weights, failures,
+// and that each op reaches its kernel (the kernels have tests of their own).
 #include "kernels/cuda/backend.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Stands in for attention/attention_bf16.cu until that file is there, so that the float32 backend can be used; CMake takes
-// one or the other.
+// Stands in for attention/attention_bf16.cu until that file is there, so that the float32 backend can be used; CMake
+// takes one or the other.
 #include "base/log.h"
 #include "kernels/cuda/attention/attention.h"
 
