@@ -55,7 +55,7 @@ Report JobReport(const std::vector<v1::Job>& jobs) {
       "to_step", "length",        "split",        "ntk",       "eval_config", "step",       "total_steps",
       "attempt", "failures",      "max_failures", "failure",   "message",     "worker_id",  "tokens_per_second",
       "metrics", "parent_job_id", "retry_of",     "sweep_ids", "key",         "created_at", "started_at",
-      "ended_at"};
+      "ended_at", "sealed",       "verify_of"};
   Sheet sheet;
   sheet.columns = {{.title = "job"},
                    {.title = "kind"},
@@ -103,9 +103,13 @@ Report JobReport(const std::vector<v1::Job>& jobs) {
          Cell::Text(job.key()),
          TimeCell(job.created_at_us()),
          TimeCell(job.started_at_us()),
-         TimeCell(job.ended_at_us())});
+         TimeCell(job.ended_at_us()),
+         Cell::Flag(job.sealed()),
+         TextOrNull(job.verify_of())});
     std::string note = job.outcome() == v1::DIVERGED ? "diverged" : FailureLine(job.last_failure(), 160);
     if (job.state() == v1::SUCCEEDED && job.outcome() != v1::DIVERGED) note.clear();
+    if (job.sealed()) note = "sealed";
+    if (!job.verify_of().empty()) note = absl::StrCat("verifies ", job.verify_of(), note.empty() ? "" : "; ", note);
     sheet.rows.push_back(
         {job.job_id(), Lower(v1::JobKind_Name(job.kind())), v1::JobState_Name(job.state()), job.arm_label(),
          absl::StrCat(seed),

@@ -18,16 +18,6 @@
 namespace ablate {
 namespace {
 
-absl::StatusOr<double> Level(const Invocation& invocation) {
-  if (!invocation.Has("--level")) return 0;
-  double level = 0;
-  if (!absl::SimpleAtod(invocation.Get("--level"), &level) || !(level > 0 && level < 1)) {
-    return UsageError(absl::StrCat("--level: expected a number above 0 and below 1, such as 0.95, found \"",
-                                   invocation.Get("--level"), "\""));
-  }
-  return level;
-}
-
 std::vector<std::string> Metrics(const Invocation& invocation) {
   return absl::StrSplit(invocation.Get("--metric"), ',', absl::SkipEmpty());
 }
@@ -40,40 +30,6 @@ void Print(const Invocation& invocation, Response* response, Report (*report)(co
   if (!invocation.for_programs() && !invocation.Has("--metric")) others = KeepHeadlines(response);
   if (measured || invocation.for_programs()) Emit(invocation, report(*response));
   if (!others.empty()) Say(absl::StrCat("\nmeasured as well: --metric ", absl::StrJoin(others, ",")));
-}
-
-// "attention.variant=softmax,attention.p=3" or the JSON form, as JSON.
-absl::StatusOr<std::string> ArmJson(const std::string& text) {
-  if (text.empty()) return text;
-  if (text[0] == '{') {
-    const absl::StatusOr<v1::Configuration> config = ConfigurationFromJson(text);
-    if (!config.ok()) return UsageError(absl::StrCat("--baseline: ", config.status().message()));
-    return ToJson(*config);
-  }
-  v1::Configuration config;
-  for (const std::string& part : std::vector<std::string>(absl::StrSplit(text, ',', absl::SkipEmpty()))) {
-    const size_t equals = part.find('=');
-    const std::string name = part.substr(0, equals);
-    const Axis* axis = FindAxis(name);
-    if (equals == std::string::npos || axis == nullptr) {
-      return UsageError(absl::StrCat("--baseline: expected AXIS=VALUE, found \"", part, "\"",
-                                     axis == nullptr ? DidYouMean(name, AxisNames()) : ""));
-    }
-    v1::Setting* setting = config.add_settings();
-    setting->set_axis(name);
-    const std::string value = part.substr(equals + 1);
-    double number = 0;
-    if ((axis->kind == AxisKind::kNumber || axis->kind == AxisKind::kInteger) && absl::SimpleAtod(value, &number)) {
-      setting->mutable_value()->set_number(number);
-    } else if (axis->kind == AxisKind::kFlag && (value == "true" || value == "false")) {
-      setting->mutable_value()->set_flag(value == "true");
-    } else {
-      setting->mutable_value()->set_text(value);
-    }
-    const absl::Status status = CheckSetting(name, setting->value());
-    if (!status.ok()) return UsageError(absl::StrCat("--baseline: ", status.message()));
-  }
-  return ToJson(config);
 }
 
 Cell QueryCell(const v1::QueryResponse::Cell& cell) {
@@ -101,10 +57,53 @@ Cell QueryCell(const v1::QueryResponse::Cell& cell) {
 
 }  // namespace
 
+absl::StatusOr<double> LevelFlag(const Invocation& invocation) {
+  if (!invocation.Has("--level")) return 0;
+  double level = 0;
+  if (!absl::SimpleAtod(invocation.Get("--level"), &level) || !(level > 0 && level < 1)) {
+    return UsageError(absl::StrCat("--level: expected a number above 0 and below 1, such as 0.95, found \"",
+                                   invocation.Get("--level"), "\""));
+  }
+  return level;
+}
+
+absl::StatusOr<std::string> ArmJson(const std::string& flag, const std::string& text) {
+  if (text.empty()) return text;
+  if (text[0] == '{') {
+    const absl::StatusOr<v1::Configuration> config = ConfigurationFromJson(text);
+    if (!config.ok()) return UsageError(absl::StrCat(flag, ": ", config.status().message()));
+    return ToJson(*config);
+  }
+  v1::Configuration config;
+  for (const std::string& part : std::vector<std::string>(absl::StrSplit(text, ',', absl::SkipEmpty()))) {
+    const size_t equals = part.find('=');
+    const std::string name = part.substr(0, equals);
+    const Axis* axis = FindAxis(name);
+    if (equals == std::string::npos || axis == nullptr) {
+      return UsageError(absl::StrCat(flag, ": expected AXIS=VALUE, found \"", part, "\"",
+                                     axis == nullptr ? DidYouMean(name, AxisNames()) : ""));
+    }
+    v1::Setting* setting = config.add_settings();
+    setting->set_axis(name);
+    const std::string value = part.substr(equals + 1);
+    double number = 0;
+    if ((axis->kind == AxisKind::kNumber || axis->kind == AxisKind::kInteger) && absl::SimpleAtod(value, &number)) {
+      setting->mutable_value()->set_number(number);
+    } else if (axis->kind == AxisKind::kFlag && (value == "true" || value == "false")) {
+      setting->mutable_value()->set_flag(value == "true");
+    } else {
+      setting->mutable_value()->set_text(value);
+    }
+    const absl::Status status = CheckSetting(name, setting->value());
+    if (!status.ok()) return UsageError(absl::StrCat(flag, ": ", status.message()));
+  }
+  return ToJson(config);
+}
+
 absl::StatusOr<int> RunTable(const Invocation& invocation) {
   v1::GetTableRequest request;
   request.set_sweep(invocation.arguments[0]);
-  ABLATE_ASSIGN_OR_RETURN(const double level, Level(invocation));
+  ABLATE_ASSIGN_OR_RETURN(const double level, LevelFlag(invocation));
   request.set_level(level);
   for (const std::string& metric : Metrics(invocation)) request.add_metrics(metric);
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
@@ -120,10 +119,10 @@ absl::StatusOr<int> RunTable(const Invocation& invocation) {
 absl::StatusOr<int> RunCompare(const Invocation& invocation) {
   v1::CompareArmsRequest request;
   request.set_sweep(invocation.arguments[0]);
-  ABLATE_ASSIGN_OR_RETURN(const double level, Level(invocation));
+  ABLATE_ASSIGN_OR_RETURN(const double level, LevelFlag(invocation));
   request.set_level(level);
   for (const std::string& metric : Metrics(invocation)) request.add_metrics(metric);
-  ABLATE_ASSIGN_OR_RETURN(*request.mutable_baseline_arm_json(), ArmJson(invocation.Get("--baseline")));
+  ABLATE_ASSIGN_OR_RETURN(*request.mutable_baseline_arm_json(), ArmJson("--baseline", invocation.Get("--baseline")));
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
   ABLATE_ASSIGN_OR_RETURN(v1::CompareArmsResponse response,
                           connection->client().Call(&v1::Results::Stub::CompareArms, request));

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "cli/claim_tables.h"
 #include "cli/commands.h"
 #include "cli/connection.h"
 #include "cli/failures.h"
@@ -19,41 +20,6 @@ namespace {
 
 int64_t AllJobs(const v1::JobCounts& jobs) {
   return jobs.blocked() + jobs.queued() + jobs.running() + jobs.succeeded() + jobs.failed() + jobs.cancelled();
-}
-
-Report SweepReport(const std::vector<v1::Sweep>& sweeps) {
-  Report report;
-  report.records.columns = {"sweep",      "sweep_id",  "state",       "arms",        "seeds",
-                            "jobs",       "succeeded", "failed",      "running",     "queued",
-                            "blocked",    "cancelled", "diverged",    "steps_done",  "steps_total",
-                            "created_at", "ended_at",  "description", "spec_sha256", "plan_sha256"};
-  Sheet sheet;
-  sheet.columns = {{.title = "sweep"},
-                   {.title = "state"},
-                   {.title = "jobs done", .right = true},
-                   {.title = "failed", .right = true},
-                   {.title = "diverged", .right = true},
-                   {.title = "steps", .right = true},
-                   {.title = "arms", .right = true},
-                   {.title = "seeds", .right = true},
-                   {.title = "created"}};
-  for (const v1::Sweep& sweep : sweeps) {
-    const v1::JobCounts& jobs = sweep.jobs();
-    report.records.rows.push_back(
-        {Cell::Text(sweep.name()),        Cell::Text(sweep.sweep_id()),      Cell::Text(StateText(sweep.state())),
-         Cell::Integer(sweep.arms()),     Cell::Integer(sweep.seeds()),      Cell::Integer(AllJobs(jobs)),
-         Cell::Integer(jobs.succeeded()), Cell::Integer(jobs.failed()),      Cell::Integer(jobs.running()),
-         Cell::Integer(jobs.queued()),    Cell::Integer(jobs.blocked()),     Cell::Integer(jobs.cancelled()),
-         Cell::Integer(sweep.diverged()), Cell::Integer(sweep.steps_done()), Cell::Integer(sweep.steps_total()),
-         TimeCell(sweep.created_at_us()), TimeCell(sweep.ended_at_us()),     Cell::Text(sweep.description()),
-         Cell::Text(sweep.spec_sha256()), Cell::Text(sweep.plan_sha256())});
-    sheet.rows.push_back({sweep.name(), StateText(sweep.state()), absl::StrCat(jobs.succeeded(), "/", AllJobs(jobs)),
-                          absl::StrCat(jobs.failed()), absl::StrCat(sweep.diverged()),
-                          absl::StrCat(sweep.steps_done(), "/", sweep.steps_total()), absl::StrCat(sweep.arms()),
-                          absl::StrCat(sweep.seeds()), TimeText(sweep.created_at_us())});
-  }
-  report.sheets = {std::move(sheet)};
-  return report;
 }
 
 absl::StatusOr<int> FollowAndReport(const Invocation& invocation, bool show) {
@@ -74,6 +40,47 @@ absl::StatusOr<int> FollowAndReport(const Invocation& invocation, bool show) {
 }
 
 }  // namespace
+
+Report SweepReport(const std::vector<v1::Sweep>& sweeps) {
+  Report report;
+  report.records.columns = {"sweep",      "sweep_id",  "state",       "arms",        "seeds",
+                            "jobs",       "succeeded", "failed",      "running",     "queued",
+                            "blocked",    "cancelled", "diverged",    "steps_done",  "steps_total",
+                            "created_at", "ended_at",  "description", "spec_sha256", "plan_sha256",
+                            "phase",      "sealed",    "waiting_for"};
+  Sheet sheet;
+  sheet.columns = {{.title = "sweep"},
+                   {.title = "state"},
+                   {.title = "jobs done", .right = true},
+                   {.title = "failed", .right = true},
+                   {.title = "diverged", .right = true},
+                   {.title = "steps", .right = true},
+                   {.title = "arms", .right = true},
+                   {.title = "seeds", .right = true},
+                   {.title = "created"}};
+  for (const v1::Sweep& sweep : sweeps) {
+    const v1::JobCounts& jobs = sweep.jobs();
+    report.records.rows.push_back(
+        {Cell::Text(sweep.name()),        Cell::Text(sweep.sweep_id()),      Cell::Text(StateText(sweep.state())),
+         Cell::Integer(sweep.arms()),     Cell::Integer(sweep.seeds()),      Cell::Integer(AllJobs(jobs)),
+         Cell::Integer(jobs.succeeded()), Cell::Integer(jobs.failed()),      Cell::Integer(jobs.running()),
+         Cell::Integer(jobs.queued()),    Cell::Integer(jobs.blocked()),     Cell::Integer(jobs.cancelled()),
+         Cell::Integer(sweep.diverged()), Cell::Integer(sweep.steps_done()), Cell::Integer(sweep.steps_total()),
+         TimeCell(sweep.created_at_us()), TimeCell(sweep.ended_at_us()),     Cell::Text(sweep.description()),
+         Cell::Text(sweep.spec_sha256()), Cell::Text(sweep.plan_sha256()),    Cell::Text(PhaseText(sweep.phase())),
+         Cell::Flag(sweep.sealed()),      Cell::Text(sweep.waiting_for())});
+    const std::string phase = PhaseText(sweep.phase());
+    const bool running = sweep.state() == v1::SWEEP_RUNNING || sweep.sealed();
+    const std::string state = absl::StrCat(StateText(sweep.state()), running && !phase.empty() ? ", " : "",
+                                           running ? phase : "", sweep.sealed() ? ", sealed" : "");
+    sheet.rows.push_back({sweep.name(), state, absl::StrCat(jobs.succeeded(), "/", AllJobs(jobs)),
+                          absl::StrCat(jobs.failed()), absl::StrCat(sweep.diverged()),
+                          absl::StrCat(sweep.steps_done(), "/", sweep.steps_total()), absl::StrCat(sweep.arms()),
+                          absl::StrCat(sweep.seeds()), TimeText(sweep.created_at_us())});
+  }
+  report.sheets = {std::move(sheet)};
+  return report;
+}
 
 absl::StatusOr<int> RunSweepSubmit(const Invocation& invocation) {
   Progress progress(stderr);
@@ -196,6 +203,7 @@ absl::StatusOr<int> RunSweepShow(const Invocation& invocation) {
   Report report = SweepReport({sweep});
   report.sheets = {VerticalSheet(report.records, 0)};
   Emit(invocation, report);
+  if (!sweep.waiting_for().empty()) Say(absl::StrCat("it waits for: ", sweep.waiting_for()));
   return kExitDone;
 }
 

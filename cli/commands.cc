@@ -42,6 +42,11 @@ const std::vector<FlagSpec>& Flags() {
       {"--level", "LEVEL", "confidence level (default 0.95)"},
       {"--baseline", "ARM", "the arm to compare with, e.g. attention.variant=softmax (default: the sweep's)"},
       {"--max-rows", "N", "stop after so many rows (default 10000)"},
+      {"--arm", "ARM", "one of the arms to choose from, e.g. attention.p=15"},
+      {"--why", "TEXT", "the reason, which is recorded"},
+      {"--factor", "LIST", "only these factors, e.g. attention.qk_norm,attention.p (default: the file's)"},
+      {"--sample", "K", "so many finished jobs of the sweep (default 1)"},
+      {"--seed", "N", "which sample is drawn (default 0)"},
   };
   return flags;
 }
@@ -134,6 +139,28 @@ const std::vector<Command>& Commands() {
        "ablate sweep retry quickstart",
        {"--server", "--data-dir", "--output", "--timeout"},
        &RunSweepRetry},
+      {"sweep extend",
+       "FILE",
+       1,
+       1,
+       "add to a sweep what its changed file has more: seeds, arms, lengths",
+       "Recorded as an amendment; nothing is taken away, and nothing that was measured is run again. In a sweep with "
+       "claims what is\n"
+       "added is exploratory, and what is declared (claims, seeds, candidates, rates) cannot change.",
+       "ablate sweep extend quickstart.yaml",
+       {"--server", "--data-dir", "--data", "--output", "--timeout"},
+       &RunSweepExtend},
+      {"sweep lock",
+       "SWEEP",
+       1,
+       1,
+       "lock the selection of a sealed sweep by hand",
+       "The rule of the sweep file does it by itself when its runs are done. A lock by hand is recorded as a deviation, "
+       "with the\n"
+       "reason and what the rule picks; it may come before the rule's runs are done.",
+       "ablate sweep lock p-sealed --arm attention.p=15 --why 'p = 7 diverges on the other text'",
+       {"--arm", "--why", "--server", "--data-dir", "--output", "--timeout"},
+       &RunSweepLock},
       {"job list",
        "[SWEEP]",
        0,
@@ -179,6 +206,26 @@ const std::vector<Command>& Commands() {
        "ablate job cancel job_5f0c6d2a9b1e4c77",
        {"--server", "--data-dir", "--output", "--timeout"},
        &RunJobCancel},
+      {"job verify",
+       "JOB|SWEEP",
+       1,
+       1,
+       "run finished jobs a second time and compare the results bit for bit",
+       "Of a sweep, --sample K of its finished jobs, drawn by --seed. Nothing that is stored changes. Waits for the second "
+       "runs; ends\n"
+       "with 1 when one of them differs or fails, with 3 on --timeout.",
+       "ablate job verify quickstart --sample 3",
+       {"--sample", "--seed", "--server", "--data-dir", "--output", "--timeout"},
+       &RunJobVerify},
+      {"job verifications",
+       "[SWEEP]",
+       0,
+       1,
+       "list second runs and what came of them, newest first",
+       "",
+       "ablate job verifications quickstart",
+       {"--server", "--data-dir", "--output", "--timeout"},
+       &RunJobVerifications},
       {"worker list",
        "",
        0,
@@ -216,6 +263,35 @@ const std::vector<Command>& Commands() {
        "ablate compare quickstart --baseline attention.variant=lssa",
        {"--baseline", "--metric", "--level", "--server", "--data-dir", "--output", "--timeout"},
        &RunCompare},
+      {"claims",
+       "SWEEP...",
+       1,
+       32,
+       "claims with verdicts, the lock, tuning, deviations, and what the sweep waits for",
+       "Before the lock there is no number. Several sweeps that state the same claims on other texts are judged together: "
+       "a claim about\n"
+       "text holds on each of them.",
+       "ablate claims p-sealed",
+       {"--server", "--data-dir", "--output", "--timeout"},
+       &RunClaims},
+      {"effects",
+       "SWEEP",
+       1,
+       1,
+       "main effects and two-way interactions of a factorial design",
+       "Paired by seed; p adjusted by Holm over the rows of a metric, length, split and NTK setting.",
+       "ablate effects factorial --metric loss_targets",
+       {"--factor", "--metric", "--level", "--server", "--data-dir", "--output", "--timeout"},
+       &RunEffects},
+      {"spread",
+       "SWEEP",
+       1,
+       1,
+       "spread over seeds and over documents, with a two-way bootstrap",
+       "",
+       "ablate spread p-sealed",
+       {"--level", "--server", "--data-dir", "--output", "--timeout"},
+       &RunSpread},
       {"report",
        "SWEEP",
        1,
@@ -325,7 +401,7 @@ absl::StatusOr<SweepInput> ReadInput(const Invocation& invocation, Progress* pro
   return input;
 }
 
-absl::StatusOr<v1::SubmitSweepResponse> SubmitFile(Client* client, const SweepInput& input, Progress* progress) {
+absl::Status UploadData(Client* client, const SweepInput& input, Progress* progress) {
   for (int i = 0; i < input.data.files_size(); ++i) {
     const v1::DataFile& file = input.data.files(i);
     if (file.bytes() > kLargestUpload) {
@@ -342,6 +418,11 @@ absl::StatusOr<v1::SubmitSweepResponse> SubmitFile(Client* client, const SweepIn
     progress->Clear();
     ABLATE_RETURN_IF_ERROR(status);
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::SubmitSweepResponse> SubmitFile(Client* client, const SweepInput& input, Progress* progress) {
+  ABLATE_RETURN_IF_ERROR(UploadData(client, input, progress));
   v1::SubmitSweepRequest request;
   request.set_request_id(NewRequestId());
   request.set_yaml(input.yaml);

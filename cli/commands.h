@@ -21,15 +21,22 @@ absl::StatusOr<int> RunSweepWatch(const Invocation& invocation);
 absl::StatusOr<int> RunSweepWait(const Invocation& invocation);
 absl::StatusOr<int> RunSweepCancel(const Invocation& invocation);
 absl::StatusOr<int> RunSweepRetry(const Invocation& invocation);
+absl::StatusOr<int> RunSweepLock(const Invocation& invocation);
+absl::StatusOr<int> RunSweepExtend(const Invocation& invocation);
 absl::StatusOr<int> RunJobList(const Invocation& invocation);
 absl::StatusOr<int> RunJobShow(const Invocation& invocation);
 absl::StatusOr<int> RunJobLogs(const Invocation& invocation);
 absl::StatusOr<int> RunJobExplain(const Invocation& invocation);
 absl::StatusOr<int> RunJobCancel(const Invocation& invocation);
+absl::StatusOr<int> RunJobVerify(const Invocation& invocation);
+absl::StatusOr<int> RunJobVerifications(const Invocation& invocation);
 absl::StatusOr<int> RunWorkerList(const Invocation& invocation);
 absl::StatusOr<int> RunWorkerDrain(const Invocation& invocation);
 absl::StatusOr<int> RunTable(const Invocation& invocation);
 absl::StatusOr<int> RunCompare(const Invocation& invocation);
+absl::StatusOr<int> RunClaims(const Invocation& invocation);
+absl::StatusOr<int> RunEffects(const Invocation& invocation);
+absl::StatusOr<int> RunSpread(const Invocation& invocation);
 absl::StatusOr<int> RunReport(const Invocation& invocation);
 absl::StatusOr<int> RunQuery(const Invocation& invocation);
 absl::StatusOr<int> RunVariants(const Invocation& invocation);
@@ -62,6 +69,14 @@ absl::Status MissingData(const SweepInput& input);
 absl::StatusOr<v1::SubmitSweepResponse> SubmitFile(Client* client, const SweepInput& input, Progress* progress);
 // ReadSweepInput with the hashing shown. NotFound, with what to do, when data is missing and `need_data`.
 absl::StatusOr<SweepInput> ReadInput(const Invocation& invocation, Progress* progress, bool need_data);
+
+// --level; 0 where it is not given.
+absl::StatusOr<double> LevelFlag(const Invocation& invocation);
+// "attention.variant=softmax,attention.p=3" or the JSON form, as JSON; "" for "". `flag` is for messages.
+absl::StatusOr<std::string> ArmJson(const std::string& flag, const std::string& text);
+Report SweepReport(const std::vector<v1::Sweep>& sweeps);
+// Uploads what the coordinator lacks of the file's data.
+absl::Status UploadData(Client* client, const SweepInput& input, Progress* progress);
 
 // One column of names and one of values, for `show` commands; NULL and empty values are left out.
 Sheet VerticalSheet(const Records& records, size_t row);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/strings.h"
+#include "cli/claim_tables.h"
 #include "experiments/axes.h"
 #include "experiments/metrics.h"
 #include "experiments/table.h"
@@ -44,8 +45,16 @@ struct Note {
 };
 
 // One block of a pivot: the cells of one (sweep, metric, split), arms in the order of their first row.
+// "plain" for PLAIN, where PhaseText shows nothing.
+std::string PhaseName(v1::Phase phase) {
+  const std::string text = PhaseText(phase);
+  return text.empty() ? "plain" : text;
+}
+
 struct Block {
   std::string sweep, metric, split;
+  v1::Phase phase = v1::PLAIN;  // tables of different phases are never mixed
+  std::set<std::string> standings;
   std::vector<std::string> arms;
   std::set<std::pair<bool, int64_t>> columns;  // (ntk, length): NTK off first, lengths ascending
   std::map<std::tuple<std::string, bool, int64_t>, std::string> cells;
@@ -62,10 +71,10 @@ std::vector<Block> MakeBlocks(const Rows& rows) {
   std::vector<Block> blocks;
   for (const auto& row : rows) {
     auto block = std::find_if(blocks.begin(), blocks.end(), [&](const Block& b) {
-      return b.sweep == row.sweep() && b.metric == row.metric() && b.split == row.split();
+      return b.sweep == row.sweep() && b.metric == row.metric() && b.split == row.split() && b.phase == row.phase();
     });
     if (block == blocks.end()) {
-      blocks.push_back({.sweep = row.sweep(), .metric = row.metric(), .split = row.split()});
+      blocks.push_back({.sweep = row.sweep(), .metric = row.metric(), .split = row.split(), .phase = row.phase()});
       block = blocks.end() - 1;
     }
     if (std::find(block->arms.begin(), block->arms.end(), row.arm_json()) == block->arms.end()) {
@@ -73,6 +82,7 @@ std::vector<Block> MakeBlocks(const Rows& rows) {
     }
     block->columns.insert({row.ntk(), row.length()});
     block->counts.insert(row.n());
+    block->standings.insert(row.standing());
     block->levels.insert(LevelText(row.level()));
     if (!row.method().empty()) block->methods.insert(MethodText(row.method()));
     if (row.has_low() && row.has_high()) block->half_widths.push_back((row.high() - row.low()) / 2);
@@ -93,6 +103,10 @@ Sheet SheetOfBlock(const Block& block, const std::string& title) {
   Sheet sheet;
   sheet.title =
       absl::StrCat(block.sweep, ": ", title, block.split.empty() ? "" : absl::StrCat(", ", block.split, " split"));
+  // A sweep without phases has nothing to tell apart.
+  if (block.phase != v1::PLAIN && block.phase != v1::PHASE_UNSPECIFIED) {
+    absl::StrAppend(&sheet.title, ", ", PhaseText(block.phase), " (", absl::StrJoin(block.standings, "; "), ")");
+  }
   sheet.columns.push_back({.title = "arm"});
   for (const auto& [ntk, length] : block.columns) {
     const bool of_training = length == 0;
@@ -192,9 +206,9 @@ bool KeepMeasured(v1::CompareArmsResponse* response) { return KeepRowsWithMetric
 Report TableReport(const v1::GetTableResponse& response) {
   Report report;
   report.records.columns = {
-      "sweep",   "arm",  "metric",        "length", "ntk",    "split", "n",        "mean",
-      "sd",      "low",  "high",          "level",  "method", "seeds", "diverged", "diverged_seeds",
-      "missing", "jobs", "diverged_jobs", "note"};
+      "sweep",   "arm",  "metric",        "length", "ntk",    "split",   "n",        "mean",
+      "sd",      "low",  "high",          "level",  "method", "seeds",   "diverged", "diverged_seeds",
+      "missing", "jobs", "diverged_jobs", "note",   "phase",  "standing"};
   std::vector<Block> blocks = MakeBlocks(response.rows());
   for (const v1::ConfidenceRow& row : response.rows()) {
     report.records.rows.push_back({Cell::Text(row.sweep()),
@@ -216,10 +230,12 @@ Report TableReport(const v1::GetTableResponse& response) {
                                    Seeds(row.missing_seeds()),
                                    Jobs(row.job_ids()),
                                    Jobs(row.diverged_job_ids()),
-                                   Cell::Text(row.note())});
+                                   Cell::Text(row.note()),
+                                   Cell::Text(PhaseName(row.phase())),
+                                   Cell::Text(row.standing())});
 
     Block& block = *std::find_if(blocks.begin(), blocks.end(), [&](const Block& b) {
-      return b.sweep == row.sweep() && b.metric == row.metric() && b.split == row.split();
+      return b.sweep == row.sweep() && b.metric == row.metric() && b.split == row.split() && b.phase == row.phase();
     });
     using Row = v1::ConfidenceRow;
     std::string text = FormatMeanInterval(Opt(row, &Row::has_mean, &Row::mean), Opt(row, &Row::has_low, &Row::low),
@@ -254,7 +270,7 @@ Report ComparisonReport(const v1::CompareArmsResponse& response) {
   report.records.columns = {
       "sweep",      "arm",   "baseline", "metric",         "length",  "ntk",        "split",       "n",
       "difference", "sd",    "low",      "high",           "p",       "p_adjusted", "family_size", "level",
-      "method",     "seeds", "diverged", "diverged_seeds", "missing", "note"};
+      "method",     "seeds", "diverged", "diverged_seeds", "missing", "note",       "phase",       "standing"};
   std::vector<Block> blocks = MakeBlocks(response.rows());
   std::map<const Block*, std::set<std::string>> baselines;
   std::map<const Block*, std::set<int64_t>> families;
@@ -280,10 +296,12 @@ Report ComparisonReport(const v1::CompareArmsResponse& response) {
                                    Cell::Integer(row.diverged_seeds_size()),
                                    Seeds(row.diverged_seeds()),
                                    Seeds(row.missing_seeds()),
-                                   Cell::Text(row.note())});
+                                   Cell::Text(row.note()),
+                                   Cell::Text(PhaseName(row.phase())),
+                                   Cell::Text(row.standing())});
 
     Block& block = *std::find_if(blocks.begin(), blocks.end(), [&](const Block& b) {
-      return b.sweep == row.sweep() && b.metric == row.metric() && b.split == row.split();
+      return b.sweep == row.sweep() && b.metric == row.metric() && b.split == row.split() && b.phase == row.phase();
     });
     baselines[&block].insert(ArmLabel(row.baseline_json()));
     families[&block].insert(row.family_size());

@@ -164,6 +164,8 @@ void CoordinatorImpl::Recover(int64_t epoch) {
   scheduler_ = std::move(scheduler);
   current_epoch_ = epoch + 1;
   requests_in_flight_.clear();
+  decided_version_.clear();
+  ++plans_version_;
   last_change_.reset();
   ++change_version_;
   ++work_version_;
@@ -194,6 +196,7 @@ void CoordinatorImpl::TickerLoop() {
       if (absl::Status status = Finish(*change); !status.ok())
         LOG(ERROR) << "expired leases could not be stored: " << status;
     }
+    if (!broken) DecideAll();
   }
 }
 

@@ -58,15 +58,23 @@ class Coordinator {
                                   const std::function<bool()>& cancelled) = 0;
   virtual absl::StatusOr<v1::Sweep> CancelSweep(const v1::CancelSweepRequest& request) = 0;
   virtual absl::StatusOr<v1::RetrySweepResponse> RetrySweep(const v1::RetrySweepRequest& request) = 0;
+  virtual absl::StatusOr<v1::Sweep> LockSweep(const v1::LockSweepRequest& request) = 0;
+  virtual absl::StatusOr<v1::SubmitSweepResponse> ExtendSweep(const v1::ExtendSweepRequest& request) = 0;
 
   virtual absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request) = 0;
   virtual absl::StatusOr<v1::GetJobResponse> GetJob(const v1::GetJobRequest& request) = 0;
   virtual absl::StatusOr<v1::GetJobLogsResponse> GetJobLogs(const v1::GetJobRequest& request) = 0;
   virtual absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const v1::GetJobRequest& request) = 0;
   virtual absl::StatusOr<v1::Job> CancelJob(const v1::CancelJobRequest& request) = 0;
+  virtual absl::StatusOr<v1::VerifyJobsResponse> VerifyJobs(const v1::VerifyJobsRequest& request) = 0;
+  virtual absl::StatusOr<v1::ListVerificationsResponse> ListVerifications(
+      const v1::ListVerificationsRequest& request) = 0;
 
   virtual absl::StatusOr<v1::GetTableResponse> GetTable(const v1::GetTableRequest& request) = 0;
   virtual absl::StatusOr<v1::CompareArmsResponse> CompareArms(const v1::CompareArmsRequest& request) = 0;
+  virtual absl::StatusOr<v1::GetClaimsResponse> GetClaims(const v1::GetClaimsRequest& request) = 0;
+  virtual absl::StatusOr<v1::GetEffectsResponse> GetEffects(const v1::GetEffectsRequest& request) = 0;
+  virtual absl::StatusOr<v1::GetSpreadResponse> GetSpread(const v1::GetSpreadRequest& request) = 0;
   virtual absl::Status Query(const v1::QueryRequest& request,
                              const std::function<bool(const v1::QueryResponse&)>& send) = 0;
 

@@ -1,5 +1,7 @@
 // The one implementation of Coordinator, shared by its .cc files: coordinator.cc (opening, writing, recovery),
-// coordinator_sweeps.cc, coordinator_jobs.cc, coordinator_results.cc, coordinator_link.cc.
+// coordinator_sweeps.cc, coordinator_extend.cc, coordinator_jobs.cc, coordinator_verify.cc, coordinator_results.cc,
+// coordinator_claims.cc (decisions of sweeps with phases), coordinator_seal.cc (who asks for what is sealed),
+// coordinator_link.cc.
 // Must not be included outside server/coordinator*.
 //
 // How a change is made: under mutex_ the scheduler handles the event and its effects are enqueued at the store, so the
@@ -23,9 +25,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
+#include "experiments/claims/progress.h"
 #include "experiments/plan.h"
 #include "server/coordinator.h"
 #include "server/scheduler/scheduler.h"
+#include "server/store/claims.h"
 #include "server/store/records.h"
 #include "server/store/store.h"
 
@@ -44,15 +48,22 @@ class CoordinatorImpl final : public Coordinator {
                           const std::function<bool()>& cancelled) override;
   absl::StatusOr<v1::Sweep> CancelSweep(const v1::CancelSweepRequest& request) override;
   absl::StatusOr<v1::RetrySweepResponse> RetrySweep(const v1::RetrySweepRequest& request) override;
+  absl::StatusOr<v1::Sweep> LockSweep(const v1::LockSweepRequest& request) override;
+  absl::StatusOr<v1::SubmitSweepResponse> ExtendSweep(const v1::ExtendSweepRequest& request) override;
 
   absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request) override;
   absl::StatusOr<v1::GetJobResponse> GetJob(const v1::GetJobRequest& request) override;
   absl::StatusOr<v1::GetJobLogsResponse> GetJobLogs(const v1::GetJobRequest& request) override;
   absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const v1::GetJobRequest& request) override;
   absl::StatusOr<v1::Job> CancelJob(const v1::CancelJobRequest& request) override;
+  absl::StatusOr<v1::VerifyJobsResponse> VerifyJobs(const v1::VerifyJobsRequest& request) override;
+  absl::StatusOr<v1::ListVerificationsResponse> ListVerifications(const v1::ListVerificationsRequest& request) override;
 
   absl::StatusOr<v1::GetTableResponse> GetTable(const v1::GetTableRequest& request) override;
   absl::StatusOr<v1::CompareArmsResponse> CompareArms(const v1::CompareArmsRequest& request) override;
+  absl::StatusOr<v1::GetClaimsResponse> GetClaims(const v1::GetClaimsRequest& request) override;
+  absl::StatusOr<v1::GetEffectsResponse> GetEffects(const v1::GetEffectsRequest& request) override;
+  absl::StatusOr<v1::GetSpreadResponse> GetSpread(const v1::GetSpreadRequest& request) override;
   absl::Status Query(const v1::QueryRequest& request,
                      const std::function<bool(const v1::QueryResponse&)>& send) override;
 
@@ -104,18 +115,75 @@ class CoordinatorImpl final : public Coordinator {
   Body Remember(const std::string& request_id, const char* method, const google::protobuf::Message& response)
       ABLATE_REQUIRES(mutex_);
 
+  // An evaluation in the store of a state that confirms claims.
+  struct Candidate {
+    std::string arm_json;
+    std::string arm_label;
+    int64_t seed = 0;
+    std::string evaluation_key;
+  };
+
   // ---- coordinator_sweeps.cc ----
   struct Planned {
     SweepFile file;
     Plan plan;
   };
-  absl::StatusOr<Planned> ReadAndPlan(const std::string& yaml, const std::string& file_name,
-                                      const v1::DataRef& data) const;
+  absl::StatusOr<Planned> ReadAndPlan(const std::string& yaml, const std::string& file_name, const v1::DataRef& data,
+                                      const TuningResults& tuned = {}) const;
   absl::Status CheckDataIsHere(const v1::DataRef& data) const;
+  static std::string SpecSha256(const SweepFile& file);
+  // What is to be checked before a sweep's failed and cancelled jobs are made again.
+  struct Revival {
+    int64_t plans_version = 0;
+    std::vector<Candidate> candidates;
+  };
+  absl::StatusOr<Revival> PrepareRevival(SweepRow row) ABLATE_EXCLUDES(mutex_);
   // OK: the file is that of the stored sweep. AlreadyExists: another one, with a diff.
   absl::Status CheckSameFile(SweepRow row, const std::string& spec_sha256, const Planned& planned);
   absl::StatusOr<SweepRow> FindSweepRow(const std::string& id_or_name) const ABLATE_REQUIRES(mutex_);
   v1::Sweep MakeSweep(SweepRow row) const ABLATE_REQUIRES(mutex_);
+
+  // ---- coordinator_claims.cc ----
+
+  // A sweep with all that was decided, planned by it, of one moment.
+  struct Loaded {
+    SweepRow row = 0;
+    SweepFile file;
+    StoredClaims stored;
+    Plan plan;
+    StoredTable table;
+    int64_t version = 0;        // Scheduler::Sweep::version
+    int64_t plans_version = 0;  // plans_version_
+  };
+  absl::StatusOr<std::shared_ptr<Loaded>> LoadSweep(const std::string& id_or_name) ABLATE_EXCLUDES(mutex_);
+  absl::StatusOr<std::shared_ptr<Loaded>> LoadSweep(SweepRow row) ABLATE_EXCLUDES(mutex_);
+  // What a decision comes to. With `by_hand`, it is a lock that a user asked for. Aborted: somebody else has changed
+  // the sweep since it was loaded; load again.
+  struct ByHand {
+    std::string request_id;
+    v1::Deviation deviation;
+    v1::Sweep* response;
+  };
+  absl::Status Apply(const Loaded& loaded, const ClaimsStep& step, const ByHand* by_hand) ABLATE_EXCLUDES(mutex_);
+  absl::Status Decide(SweepRow row) ABLATE_EXCLUDES(mutex_);
+  // What a sweep waits for, in words; "" when it is over.
+  std::string WaitingFor(SweepRow row) const ABLATE_REQUIRES(mutex_);
+  // Decides for every sweep whose work that was let go is over. By the ticker alone.
+  void DecideAll() ABLATE_EXCLUDES(mutex_);
+
+  // ---- coordinator_seal.cc ----
+
+  // FailedPrecondition: the plan asks for numbers that some live sweep has sealed. With `unless_there`, evaluations
+  // that have a job already (finished or not) are let pass. `self` aside.
+  absl::Status CheckSeals(const v1::SweepSpec& spec, const Plan& plan, SweepRow self, bool unless_there)
+      ABLATE_EXCLUDES(mutex_);
+  // Evaluations in the store of the states that confirm the claims of this plan.
+  absl::StatusOr<std::vector<Candidate>> FindCandidates(const v1::SweepSpec& spec, const Plan& plan)
+      ABLATE_EXCLUDES(mutex_);
+  // Those of them that were measured, or will be, without a seal; and what is to be recorded of it.
+  std::vector<Seen> SeenOf(const std::vector<Candidate>& candidates) const ABLATE_REQUIRES(mutex_);
+  Body RecordSeen(SweepRow row, std::vector<Seen> seen, const std::vector<Candidate>& candidates) const
+      ABLATE_REQUIRES(mutex_);
 
   // ---- coordinator_jobs.cc ----
   absl::StatusOr<JobRow> FindJobRow(const std::string& job_id) const ABLATE_REQUIRES(mutex_);
@@ -157,6 +225,11 @@ class CoordinatorImpl final : public Coordinator {
   int64_t work_version_ ABLATE_GUARDED_BY(mutex_) = 0;
   std::optional<Change> last_change_ ABLATE_GUARDED_BY(mutex_);
   std::map<std::string, StoredRequest> requests_in_flight_ ABLATE_GUARDED_BY(mutex_);
+  // Grows with everything that may change who asks for what: submissions, extensions, retries, cancellations,
+  // decisions.
+  int64_t plans_version_ ABLATE_GUARDED_BY(mutex_) = 0;
+  // Scheduler::Sweep::version for which there was nothing to decide.
+  std::map<SweepRow, int64_t> decided_version_ ABLATE_GUARDED_BY(mutex_);
   // When a hash was last named by a report that was accepted: a collection from before must not delete it.
   std::unordered_map<std::string, int64_t> named_at_ ABLATE_GUARDED_BY(mutex_);
 

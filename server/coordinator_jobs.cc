@@ -35,6 +35,8 @@ v1::Job CoordinatorImpl::MakeJob(JobRow row) const {
   message.set_started_at_us(record.started_at_us);
   message.set_ended_at_us(record.ended_at_us);
   message.set_tokens_per_second(job.tokens_per_second);
+  message.set_sealed(record.sealed);
+  if (record.verify_of != 0) message.set_verify_of(scheduler_->job(record.verify_of).record.job_id);
   return message;
 }
 

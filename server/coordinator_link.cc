@@ -1,6 +1,7 @@
 // The worker link: reports in, assignments out. See coordinator_impl.h.
 #include <algorithm>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "server/coordinator_impl.h"
 
@@ -26,13 +27,14 @@ absl::StatusOr<CoordinatorImpl::LinkChange> CoordinatorImpl::Decide(const v1::Sy
     JobRef job;
     v1::AttemptReport report;
     bool result = false;
+    bool verification = false;
   };
   auto reports = std::make_shared<std::vector<Report>>();
   const auto add = [&](int index, bool result) {
     const v1::AttemptReport& report = request.attempts(index);
     if (!result && !HasNews(report)) return;
     const JobRecord& record = scheduler_->FindJob(report.job_id())->record;
-    reports->push_back({{record.row, record.kind, record.key}, report, result});
+    reports->push_back({{record.row, record.kind, record.key}, report, result, record.verify_of != 0});
     for (const v1::CheckpointRef* ref : {&report.checkpoint(), &report.result().end_state()}) {
       for (const std::string* sha256 : {&ref->weights().sha256(), &ref->optimizer().sha256()}) {
         if (!sha256->empty()) named_at_[*sha256] = sequence_ + 1;
@@ -58,6 +60,12 @@ absl::StatusOr<CoordinatorImpl::LinkChange> CoordinatorImpl::Decide(const v1::Sy
       std::move(effects), "", nullptr,
       [reports, wall_us](Connection& db, std::vector<std::string>* unreferenced) -> absl::Status {
         for (const Report& report : *reports) {
+          if (report.verification) {
+            ABLATE_RETURN_IF_ERROR(report.result
+                                       ? WriteVerification(db, report.job, report.report, wall_us, unreferenced)
+                                       : ForgetVerificationProgress(db, report.report, unreferenced));
+            continue;
+          }
           ABLATE_RETURN_IF_ERROR(report.result ? WriteResult(db, report.job, report.report, wall_us)
                                                : WriteProgress(db, report.job, report.report, wall_us, unreferenced));
         }
@@ -112,18 +120,24 @@ absl::StatusOr<v1::Task> CoordinatorImpl::TaskOf(JobRow row, int64_t attempt) {
   }
   v1::JobKind kind;
   std::string key;
+  bool verification = false;
   {
     MutexLock lock(&mutex_);
     ABLATE_RETURN_IF_ERROR(CheckOpen());
     kind = scheduler_->job(row).record.kind;
     key = scheduler_->job(row).record.key;
+    verification = scheduler_->job(row).record.verify_of != 0;
   }
   v1::Task task;
   std::vector<std::string> lost;
   ABLATE_RETURN_IF_ERROR(store_->Read([&](Connection& db) -> absl::Status {
-    ABLATE_ASSIGN_OR_RETURN(task, ReadTask(db, kind, key, options_.has_artifact, &lost));
+    ABLATE_ASSIGN_OR_RETURN(task, ReadTask(db, kind, key, options_.has_artifact, &lost, verification));
     return absl::OkStatus();
   }));
+  // A name of its own: the worker keeps no checkpoint of it from the first run.
+  if (verification && task.has_stage()) {
+    task.mutable_stage()->set_stage_key(Sha256Hex(absl::StrCat("verification ", row, " of ", key)));
+  }
   for (const std::string& line : lost) {
     LOG(WARNING) << line << "; it starts from "
                  << (task.stage().has_start() ? absl::StrCat("step ", task.stage().start().step()) : "the beginning");

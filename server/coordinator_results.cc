@@ -2,65 +2,51 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "experiments/axes.h"
+#include "experiments/claims/effects.h"
+#include "experiments/claims/spread.h"
 #include "experiments/metrics.h"
 #include "experiments/plan.h"
 #include "experiments/table.h"
 #include "server/coordinator_impl.h"
-#include "server/store/json_text.h"
 #include "server/store/user_query.h"
+#include "server/table_input.h"
 
 namespace ablate {
 namespace {
 
-ArmValues ValuesOf(const std::string& json) {
-  ArmValues values;
-  for (auto& [name, value] : JsonMembers(json)) values[name] = value;
-  return values;
+TableOptions MakeOptions(const TableInput& input, const google::protobuf::RepeatedPtrField<std::string>& metrics,
+                         double level) {
+  TableOptions options;
+  options.level = level == 0 ? 0.95 : level;
+  options.metrics.assign(metrics.begin(), metrics.end());
+  options.arm_order = input.arms;
+  return options;
 }
 
-// What experiments/table.h needs, and the way back from an arm's values to the JSON as stored.
-struct TableInput {
-  std::vector<Measurement> measurements;
-  TableOptions options;
-  std::map<ArmValues, std::string> json_of;
-};
-
-TableInput MakeInput(const StoredTable& table, const google::protobuf::RepeatedPtrField<std::string>& metrics,
-                     double level) {
-  TableInput input;
-  std::vector<ArmValues> arms;
-  for (const std::string& json : table.arms) {
-    arms.push_back(ValuesOf(json));
-    input.json_of[arms.back()] = json;
-  }
+// What the values of a cell count as: confirmatory where every one does, else the reason of one that does not.
+using Cell = std::tuple<ArmValues, v1::Phase, std::string, int64_t, bool>;
+std::map<Cell, std::string> Standings(const StoredTable& table, const TableInput& input) {
+  std::map<Cell, std::string> standings;
   for (const StoredMeasurement& stored : table.measurements) {
-    Measurement measurement{.sweep = table.sweep,
-                            .arm = arms[stored.arm],
-                            .seed = stored.seed,
-                            .metric = stored.metric,
-                            .length_tokens = stored.length,
-                            .split = stored.split,
-                            .ntk = stored.ntk,
-                            .value = stored.value,
-                            .job_id = stored.job_id};
-    if (stored.missing) measurement.status = MeasurementStatus::kMissing;
-    if (stored.diverged) measurement.status = MeasurementStatus::kDiverged;
-    input.measurements.push_back(measurement);
-    // A run without a value lacks every metric that others have, not only those recorded for it.
-    if (stored.diverged && IsHeadline(stored.metric)) {
-      measurement.metric.clear();
-      input.measurements.push_back(std::move(measurement));
-    }
+    if (stored.split == "train") continue;
+    const std::string own = stored.standing.empty() ? "exploratory" : stored.standing;
+    const auto [place, added] = standings.emplace(
+        Cell(input.arms[stored.arm], stored.phase, stored.split, stored.length, stored.ntk), own);
+    if (!added && place->second == "confirmatory") place->second = own;
   }
-  input.options.level = level == 0 ? 0.95 : level;
-  input.options.metrics.assign(metrics.begin(), metrics.end());
-  input.options.arm_order = arms;
-  return input;
+  return standings;
+}
+
+std::string StandingOf(const std::map<Cell, std::string>& standings, const ArmValues& arm, v1::Phase phase,
+                       const std::string& split, int64_t length, bool ntk) {
+  const auto found = standings.find(Cell(arm, phase, split, length, ntk));
+  return found == standings.end() ? "exploratory" : found->second;
 }
 
 // InvalidArgument: a metric that is neither known nor recorded.
@@ -87,10 +73,10 @@ absl::StatusOr<int> BaselineArm(const StoredTable& table, const std::string& wan
   const absl::StatusOr<v1::Configuration> selector = ConfigurationFromJson(wanted);
   if (!selector.ok()) return WithContext(selector.status(), "baseline_arm_json");
   std::vector<Arm> arms;
-  for (const std::string& json : table.arms) {
-    ABLATE_ASSIGN_OR_RETURN(v1::Configuration values, ConfigurationFromJson(json));
+  for (size_t i = 0; i < table.arms.size(); ++i) {
+    ABLATE_ASSIGN_OR_RETURN(v1::Configuration values, ConfigurationFromJson(table.arms[i]));
     std::string label = Label(values);
-    arms.push_back({std::move(values), json, std::move(label)});
+    arms.push_back({std::move(values), table.arms[i], std::move(label), table.arm_phases[i]});
   }
   return FindBaseline(table.settings, arms, *selector);
 }
@@ -117,8 +103,11 @@ absl::StatusOr<StoredTable> CoordinatorImpl::LoadTable(const std::string& sweep)
 absl::StatusOr<v1::GetTableResponse> CoordinatorImpl::GetTable(const v1::GetTableRequest& request) {
   ABLATE_ASSIGN_OR_RETURN(const StoredTable table, LoadTable(request.sweep()));
   ABLATE_RETURN_IF_ERROR(CheckMetrics(table, request.metrics()));
-  const TableInput input = MakeInput(table, request.metrics(), request.level());
-  ABLATE_ASSIGN_OR_RETURN(const std::vector<ConfidenceRow> rows, ConfidenceTable(input.measurements, input.options));
+  const TableInput input = MakeTableInput(table);
+  const std::map<Cell, std::string> standings = Standings(table, input);
+  ABLATE_ASSIGN_OR_RETURN(
+      const std::vector<ConfidenceRow> rows,
+      ConfidenceTable(input.measurements, MakeOptions(input, request.metrics(), request.level())));
   v1::GetTableResponse response;
   for (const ConfidenceRow& row : rows) {
     v1::ConfidenceRow* message = response.add_rows();
@@ -141,6 +130,8 @@ absl::StatusOr<v1::GetTableResponse> CoordinatorImpl::GetTable(const v1::GetTabl
     for (int64_t seed : row.missing_seeds) message->add_missing_seeds(seed);
     for (const std::string& job : row.job_ids) message->add_job_ids(job);
     for (const std::string& job : row.diverged_job_ids) message->add_diverged_job_ids(job);
+    message->set_phase(row.phase);
+    message->set_standing(StandingOf(standings, row.arm, row.phase, row.split, row.length_tokens, row.ntk));
   }
   return response;
 }
@@ -149,10 +140,12 @@ absl::StatusOr<v1::CompareArmsResponse> CoordinatorImpl::CompareArms(const v1::C
   ABLATE_ASSIGN_OR_RETURN(const StoredTable table, LoadTable(request.sweep()));
   ABLATE_RETURN_IF_ERROR(CheckMetrics(table, request.metrics()));
   ABLATE_ASSIGN_OR_RETURN(const int baseline, BaselineArm(table, request.baseline_arm_json()));
-  TableInput input = MakeInput(table, request.metrics(), request.level());
-  input.options.baseline = ValuesOf(table.arms[baseline]);
+  const TableInput input = MakeTableInput(table);
+  const std::map<Cell, std::string> standings = Standings(table, input);
+  TableOptions options = MakeOptions(input, request.metrics(), request.level());
+  options.baseline = input.arms[baseline];
   v1::CompareArmsResponse response;
-  ABLATE_ASSIGN_OR_RETURN(const std::vector<ComparisonRow> rows, ComparisonTable(input.measurements, input.options));
+  ABLATE_ASSIGN_OR_RETURN(const std::vector<ComparisonRow> rows, ComparisonTable(input.measurements, options));
   for (const ComparisonRow& row : rows) {
     v1::ComparisonRow* message = response.add_rows();
     message->set_sweep(row.sweep);
@@ -176,7 +169,61 @@ absl::StatusOr<v1::CompareArmsResponse> CoordinatorImpl::CompareArms(const v1::C
     for (int64_t seed : row.seeds) message->add_seeds(seed);
     for (int64_t seed : row.diverged_seeds) message->add_diverged_seeds(seed);
     for (int64_t seed : row.missing_seeds) message->add_missing_seeds(seed);
+    message->set_phase(row.phase);
+    // A difference is as good as the worse of its sides.
+    std::string standing = StandingOf(standings, row.arm, row.phase, row.split, row.length_tokens, row.ntk);
+    if (standing == "confirmatory") {
+      standing = StandingOf(standings, row.baseline, row.phase, row.split, row.length_tokens, row.ntk);
+    }
+    message->set_standing(standing);
   }
+  return response;
+}
+
+absl::StatusOr<v1::GetEffectsResponse> CoordinatorImpl::GetEffects(const v1::GetEffectsRequest& request) {
+  ABLATE_ASSIGN_OR_RETURN(const std::shared_ptr<Loaded> loaded, LoadSweep(request.sweep()));
+  ABLATE_RETURN_IF_ERROR(CheckMetrics(loaded->table, request.metrics()));
+  const std::vector<std::string> factors(request.factors().begin(), request.factors().end());
+  const std::vector<std::string> metrics(request.metrics().begin(), request.metrics().end());
+  const TableInput input = MakeTableInput(loaded->table);
+  ABLATE_ASSIGN_OR_RETURN(std::vector<v1::EffectRow> rows,
+                          FactorialEffects(loaded->file.spec, loaded->plan, factors, metrics, request.level(),
+                                           input.measurements));
+  v1::GetEffectsResponse response;
+  for (v1::EffectRow& row : rows) *response.add_rows() = std::move(row);
+  return response;
+}
+
+absl::StatusOr<v1::GetSpreadResponse> CoordinatorImpl::GetSpread(const v1::GetSpreadRequest& request) {
+  SweepRow row = 0;
+  std::optional<Change> last;
+  {
+    MutexLock lock(&mutex_);
+    ABLATE_ASSIGN_OR_RETURN(row, FindSweepRow(request.sweep()));
+    last = last_change_;
+  }
+  ABLATE_RETURN_IF_ERROR(Settle(last));
+  StoredTable table;
+  std::vector<StoredDocuments> stored;
+  ABLATE_RETURN_IF_ERROR(store_->Read([&](Connection& db) -> absl::Status {
+    ABLATE_ASSIGN_OR_RETURN(table, ReadTable(db, row));
+    ABLATE_ASSIGN_OR_RETURN(stored, ReadDocuments(db, row));
+    return absl::OkStatus();
+  }));
+  std::vector<DocumentMeasurement> measurements;
+  for (StoredDocuments& one : stored) {
+    if (one.phase == v1::TUNING) continue;
+    measurements.push_back({.arm_json = table.arms[one.arm],
+                            .seed = one.seed,
+                            .length_tokens = one.length,
+                            .split = std::move(one.split),
+                            .ntk = one.ntk,
+                            .phase = one.phase,
+                            .documents = std::move(one.documents)});
+  }
+  ABLATE_ASSIGN_OR_RETURN(std::vector<v1::SpreadRow> rows, SpreadRows(measurements, request.level()));
+  v1::GetSpreadResponse response;
+  for (v1::SpreadRow& made : rows) *response.add_rows() = std::move(made);
   return response;
 }
 

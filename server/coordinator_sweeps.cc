@@ -5,8 +5,10 @@
 #include "absl/strings/numbers.h"
 #include "base/hash.h"
 #include "base/strings.h"
+#include "experiments/plan_claims.h"
 #include "experiments/sweep_file.h"
 #include "server/coordinator_impl.h"
+#include "server/sweep_jobs.h"
 #include "server/text_diff.h"
 
 namespace ablate {
@@ -15,34 +17,6 @@ namespace {
 constexpr int64_t kMaxTravellingBytes = int64_t{2} << 30;  // larger files lie under workers' --data-root
 constexpr int64_t kWatchIntervalMicros = 200'000;
 constexpr int64_t kAskMicros = 500'000;  // between questions whether a caller is still there
-
-std::string SpecSha256(const SweepFile& file) {
-  return Sha256Hex(absl::StrCat(file.yaml, "\n", file.spec.data().sha256()));
-}
-
-Requirement RequirementOf(const v1::SweepSpec& spec) {
-  Requirement requirement{.device = spec.requirements().device(), .memory_bytes = spec.requirements().memory_bytes()};
-  requirement.labels.assign(spec.requirements().labels().begin(), spec.requirements().labels().end());
-  std::sort(requirement.labels.begin(), requirement.labels.end());
-  requirement.executor = spec.executor() == v1::EXECUTOR_NOOP ? v1::EXECUTOR_NOOP : v1::EXECUTOR_TRAINER;
-  return requirement;
-}
-
-std::vector<SubmitPlan::PlannedJob> JobsOf(const Plan& plan) {
-  std::vector<SubmitPlan::PlannedJob> jobs;
-  jobs.reserve(plan.stages.size() + plan.evaluations.size());
-  for (const PlannedStage& stage : plan.stages) {
-    jobs.push_back({.kind = v1::STAGE,
-                    .key = stage.key,
-                    .parent = stage.parent,
-                    .from_step = stage.from_step,
-                    .to_step = stage.to_step});
-  }
-  for (const PlannedEvaluation& evaluation : plan.evaluations) {
-    jobs.push_back({.kind = v1::EVALUATION, .key = evaluation.key, .parent = evaluation.stage});
-  }
-  return jobs;
-}
 
 // The data as the file names it, with the hashes that the client found.
 absl::Status FillData(const v1::DataRef& found, v1::SweepSpec* spec) {
@@ -89,16 +63,21 @@ absl::StatusOr<int64_t> PageStart(const std::string& token) {
 
 }  // namespace
 
+std::string CoordinatorImpl::SpecSha256(const SweepFile& file) {
+  return Sha256Hex(absl::StrCat(file.yaml, "\n", file.spec.data().sha256()));
+}
+
 absl::StatusOr<CoordinatorImpl::Planned> CoordinatorImpl::ReadAndPlan(const std::string& yaml,
                                                                       const std::string& file_name,
-                                                                      const v1::DataRef& data) const {
+                                                                      const v1::DataRef& data,
+                                                                      const TuningResults& tuned) const {
   Planned planned;
   planned.file.yaml = yaml;
   planned.file.file_name = file_name;
   SweepPlaces places;
   ABLATE_ASSIGN_OR_RETURN(planned.file.spec, ParseSweepFile(yaml, file_name, &places));
   ABLATE_RETURN_IF_ERROR(FillData(data, &planned.file.spec));
-  ABLATE_ASSIGN_OR_RETURN(planned.plan, MakePlan(planned.file.spec, places));
+  ABLATE_ASSIGN_OR_RETURN(planned.plan, MakePlan(planned.file.spec, places, tuned));
   return planned;
 }
 
@@ -171,14 +150,10 @@ absl::StatusOr<v1::SubmitSweepResponse> CoordinatorImpl::SubmitSweep(const v1::S
   const std::string spec_sha256 = SpecSha256(planned->file);
   SubmitPlan plan;
   plan.sweep.sweep_id = options_.ids->NewId("sweep");
-  plan.sweep.name = spec.name();
-  plan.sweep.description = spec.description();
-  plan.sweep.spec_sha256 = spec_sha256;
-  plan.sweep.plan_sha256 = planned->plan.sha256;
-  plan.sweep.priority = spec.priority();
-  plan.sweep.keep = spec.keep() == v1::KEEP_UNSPECIFIED ? v1::KEEP_NONE : spec.keep();
-  plan.sweep.arms = static_cast<int32_t>(planned->plan.arms.size());
-  plan.sweep.seeds = static_cast<int32_t>(planned->plan.seeds.size());
+  FillRecord(spec, spec_sha256, planned->plan, &plan.sweep);
+  plan.sweep.phase = PhaseOf(spec, planned->plan, /*locked=*/false);
+  plan.sweep.pending = HasPhases(spec);
+  plan.sweep.sealed = NeedsLock(spec);
   plan.requirement = RequirementOf(spec);
   plan.jobs = JobsOf(planned->plan);
 
@@ -187,6 +162,21 @@ absl::StatusOr<v1::SubmitSweepResponse> CoordinatorImpl::SubmitSweep(const v1::S
   while (true) {
     std::optional<Change> last;
     SweepRow existing = 0;
+    int64_t plans_version = 0;
+    bool is_new = false;
+    {
+      MutexLock lock(&mutex_);
+      ABLATE_RETURN_IF_ERROR(CheckOpen());
+      plans_version = plans_version_;
+      is_new = scheduler_->FindSweep(spec.name()) == nullptr;
+      last = last_change_;
+    }
+    std::vector<Candidate> candidates;
+    if (is_new) {
+      ABLATE_RETURN_IF_ERROR(Settle(last));
+      ABLATE_RETURN_IF_ERROR(CheckSeals(spec, planned->plan, 0, false));
+      ABLATE_ASSIGN_OR_RETURN(candidates, FindCandidates(spec, planned->plan));
+    }
     {
       MutexLock lock(&mutex_);
       ABLATE_RETURN_IF_ERROR(CheckOpen());
@@ -196,9 +186,12 @@ absl::StatusOr<v1::SubmitSweepResponse> CoordinatorImpl::SubmitSweep(const v1::S
         existing = sweep->record.row;
         last = last_change_;
       } else {
+        if (plans_version_ != plans_version || !is_new) continue;  // somebody else has come in between
         if (spec.executor() != v1::EXECUTOR_NOOP) ABLATE_RETURN_IF_ERROR(CheckDataIsHere(spec.data()));
+        std::vector<Seen> already = SeenOf(candidates);  // before its own jobs are made
         Effects effects;
         ABLATE_ASSIGN_OR_RETURN(const SubmitOutcome outcome, scheduler_->OnSubmit(plan, NowTime(), &effects));
+        ++plans_version_;
         *response.mutable_sweep() = MakeSweep(outcome.sweep);
         response.set_created(true);
         response.set_new_jobs(outcome.new_jobs);
@@ -206,8 +199,10 @@ absl::StatusOr<v1::SubmitSweepResponse> CoordinatorImpl::SubmitSweep(const v1::S
         const SweepRecord record = scheduler_->sweep(outcome.sweep).record;
         change = Enqueue(
             std::move(effects), request.request_id(),
-            [planned, record](Connection& db, std::vector<std::string>*) {
-              return InsertSweep(db, record, planned->file, planned->plan);
+            [planned, record, seen = RecordSeen(outcome.sweep, std::move(already), candidates)](
+                Connection& db, std::vector<std::string>* unreferenced) -> absl::Status {
+              ABLATE_RETURN_IF_ERROR(InsertSweep(db, record, planned->file, planned->plan));
+              return seen ? seen(db, unreferenced) : absl::OkStatus();
             },
             Remember(request.request_id(), "SubmitSweep", response));
         break;
@@ -216,21 +211,26 @@ absl::StatusOr<v1::SubmitSweepResponse> CoordinatorImpl::SubmitSweep(const v1::S
     // The stored file decides whether this is the same sweep.
     ABLATE_RETURN_IF_ERROR(Settle(last));
     ABLATE_RETURN_IF_ERROR(CheckSameFile(existing, spec_sha256, *planned));
+    ABLATE_ASSIGN_OR_RETURN(const Revival revival, PrepareRevival(existing));
     MutexLock lock(&mutex_);
     ABLATE_RETURN_IF_ERROR(CheckOpen());
     const Scheduler::Sweep* sweep = scheduler_->FindSweep(spec.name());
     if (sweep == nullptr || sweep->record.row != existing) continue;  // undone meanwhile
     Effects effects;
     int64_t new_jobs = 0;
+    Body before = nullptr;
     // Submitting a cancelled sweep again takes it up where it was left.
     if (sweep->record.state == v1::SWEEP_CANCELLED) {
+      if (plans_version_ != revival.plans_version) continue;
+      before = RecordSeen(existing, SeenOf(revival.candidates), revival.candidates);
       ABLATE_ASSIGN_OR_RETURN(new_jobs, scheduler_->OnRetry(existing, NowTime(), &effects));
+      ++plans_version_;
     }
     *response.mutable_sweep() = MakeSweep(existing);
     response.set_created(false);
     response.set_new_jobs(new_jobs);
     response.set_reused_jobs(static_cast<int64_t>(sweep->record.jobs.size()) - new_jobs);
-    change = Enqueue(std::move(effects), request.request_id(), nullptr,
+    change = Enqueue(std::move(effects), request.request_id(), before,
                      Remember(request.request_id(), "SubmitSweep", response));
     break;
   }
@@ -268,6 +268,11 @@ v1::Sweep CoordinatorImpl::MakeSweep(SweepRow row) const {
   message.set_steps_done(sweep.steps_done);
   message.set_steps_total(sweep.steps_total);
   message.set_diverged(sweep.diverged);
+  message.set_phase(sweep.record.phase);
+  message.set_sealed(sweep.record.sealed && sweep.record.state != v1::SWEEP_CANCELLED);
+  if (scheduler_->AwaitsDecision(row) || message.state() == v1::SWEEP_FAILED) {
+    message.set_waiting_for(sweep.record.waiting_for);
+  }
   // A sum of many small changes: what rounding leaves when nothing runs is not shown.
   message.set_tokens_per_second(sweep.counts.running() == 0 ? 0 : std::max(0.0, sweep.tokens_per_second));
   return message;
@@ -357,6 +362,7 @@ absl::StatusOr<v1::Sweep> CoordinatorImpl::CancelSweep(const v1::CancelSweepRequ
     ABLATE_ASSIGN_OR_RETURN(const SweepRow row, FindSweepRow(request.sweep()));
     Effects effects;
     ABLATE_RETURN_IF_ERROR(scheduler_->OnCancelSweep(row, NowTime(), &effects));
+    ++plans_version_;
     response = MakeSweep(row);
     change = Enqueue(std::move(effects), request.request_id(), nullptr,
                      Remember(request.request_id(), "CancelSweep", response));
@@ -365,21 +371,58 @@ absl::StatusOr<v1::Sweep> CoordinatorImpl::CancelSweep(const v1::CancelSweepRequ
   return response;
 }
 
+absl::StatusOr<CoordinatorImpl::Revival> CoordinatorImpl::PrepareRevival(SweepRow row) {
+  Revival revival;
+  ABLATE_ASSIGN_OR_RETURN(const std::shared_ptr<Loaded> loaded, LoadSweep(row));
+  revival.plans_version = loaded->plans_version;
+  const v1::SweepSpec& spec = loaded->file.spec;
+  // What has a job already is no news; a failed or cancelled one would be made again.
+  ABLATE_RETURN_IF_ERROR(CheckSeals(spec, loaded->plan, row, /*unless_there=*/true));
+  // While it was cancelled nobody kept its seal. After the lock its own confirming jobs are no peeking.
+  if (!loaded->stored.lock.has_value()) {
+    ABLATE_ASSIGN_OR_RETURN(revival.candidates, FindCandidates(spec, loaded->plan));
+  }
+  return revival;
+}
+
 absl::StatusOr<v1::RetrySweepResponse> CoordinatorImpl::RetrySweep(const v1::RetrySweepRequest& request) {
   v1::RetrySweepResponse response;
   Change change;
-  {
+  while (true) {
+    SweepRow row = 0;
+    {
+      MutexLock lock(&mutex_);
+      ABLATE_RETURN_IF_ERROR(CheckOpen());
+      ABLATE_ASSIGN_OR_RETURN(auto repeated, Repeated<v1::RetrySweepResponse>(request.request_id(), "RetrySweep"));
+      if (repeated.has_value()) return *repeated;
+      ABLATE_ASSIGN_OR_RETURN(row, FindSweepRow(request.sweep()));
+    }
+    ABLATE_ASSIGN_OR_RETURN(const Revival revival, PrepareRevival(row));
     MutexLock lock(&mutex_);
     ABLATE_RETURN_IF_ERROR(CheckOpen());
-    ABLATE_ASSIGN_OR_RETURN(auto repeated, Repeated<v1::RetrySweepResponse>(request.request_id(), "RetrySweep"));
-    if (repeated.has_value()) return *repeated;
-    ABLATE_ASSIGN_OR_RETURN(const SweepRow row, FindSweepRow(request.sweep()));
+    if (plans_version_ != revival.plans_version) continue;
+    const bool was_cancelled = scheduler_->sweep(row).record.state == v1::SWEEP_CANCELLED;
+    std::vector<Seen> already;
+    if (was_cancelled) already = SeenOf(revival.candidates);
     Effects effects;
     ABLATE_ASSIGN_OR_RETURN(const int64_t new_jobs, scheduler_->OnRetry(row, NowTime(), &effects));
+    ++plans_version_;
     *response.mutable_sweep() = MakeSweep(row);
     response.set_new_jobs(new_jobs);
-    change = Enqueue(std::move(effects), request.request_id(), nullptr,
-                     Remember(request.request_id(), "RetrySweep", response));
+    v1::Deviation deviation;
+    deviation.set_at_us(options_.clock->WallMicros());
+    deviation.set_kind("jobs_retried");
+    deviation.set_text(absl::StrCat(new_jobs, new_jobs == 1 ? " failed job was" : " failed jobs were", " run again"));
+    const bool declared = scheduler_->sweep(row).record.phase != v1::PLAIN && new_jobs > 0;
+    change = Enqueue(
+        std::move(effects), request.request_id(),
+        [row, declared, deviation, seen = RecordSeen(row, std::move(already), revival.candidates)](
+            Connection& db, std::vector<std::string>* unreferenced) -> absl::Status {
+          if (declared) ABLATE_RETURN_IF_ERROR(AddDeviation(db, row, deviation));
+          return seen ? seen(db, unreferenced) : absl::OkStatus();
+        },
+        Remember(request.request_id(), "RetrySweep", response));
+    break;
   }
   ABLATE_RETURN_IF_ERROR(Finish(change));
   return response;

@@ -89,7 +89,14 @@ class FakeWorker {
       const v1::EvaluationTask& task = assignment.task().evaluation();
       AddMetric(result, "loss", static_cast<double>(task.seed()) + 1);
       AddMetric(result, "loss_targets",
-                std::log(static_cast<double>(task.length_tokens())) + static_cast<double>(task.seed()));
+                loss_targets ? loss_targets(task)
+                             : std::log(static_cast<double>(task.length_tokens())) + static_cast<double>(task.seed()));
+      for (int i = 0; documents > 0 && i < documents; ++i) {
+        v1::DocumentLoss* document = result->add_documents();
+        document->set_document(i);
+        document->set_targets(10);
+        document->set_loss_sum(10.0 * (i + 1) + 0.1 * static_cast<double>(task.seed()));
+      }
     } else {
       const v1::StageTask& task = assignment.task().stage();
       AddMetric(result, "max_gradient_norm", 1.5);
@@ -147,11 +154,13 @@ class FakeWorker {
     metric->set_value(value);
   }
 
+  std::function<double(const v1::EvaluationTask&)> loss_targets;  // unset: of length and seed
+  int documents = 0;                                              // losses by so many documents in each result
   std::vector<v1::AttemptAck> accepted, refused;
   v1::SyncRequest last_request;
 
  private:
-  const v1::Executor executor_;
+  v1::Executor executor_;
   v1::WorkerInfo info_;
   int64_t sequence_ = 0;
   std::map<Key, v1::Assignment> assigned_;

@@ -163,9 +163,9 @@ class Scheduler {
   // Adds jobs to a sweep that is not cancelled, lets sealed ones go, drops others, and writes down where it stands now.
   // NotFound: a key to unseal or drop is none of the sweep's. FailedPrecondition: the sweep is cancelled.
   absl::StatusOr<SubmitOutcome> OnPlanChange(const PlanChange& change, Now now, Effects* effects);
-  // A job that repeats a finished one. FailedPrecondition (says what is missing): it is sealed, not done, was recorded
+  // Jobs that repeat finished ones. FailedPrecondition (says what is missing; then nothing is changed): it is sealed, not done, was recorded
   // without running, is itself a verification, or the state that it starts from is not stored any more.
-  absl::StatusOr<JobRow> OnVerify(JobRow job, Now now, Effects* effects);
+  absl::StatusOr<std::vector<JobRow>> OnVerify(const std::vector<JobRow>& jobs, Now now, Effects* effects);
   absl::Status CanVerify(JobRow job) const;
   // The job and all that depend on it. FailedPrecondition: final already.
   absl::Status OnCancelJob(JobRow job, Now now, Effects* effects);

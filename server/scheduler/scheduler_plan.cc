@@ -304,6 +304,10 @@ absl::StatusOr<int64_t> Scheduler::OnRetry(SweepRow sweep_row, Now now, Effects*
   }
   SubmitOutcome outcome;
   Materialise(sweep_row, nodes, now, &outcome);
+  if (outcome.new_jobs > 0 && !sweep.record.waiting_for.empty()) {
+    sweep.record.waiting_for.clear();  // for what it waited is made again
+    sweep.dirty = true;
+  }
   // The sweep let go of its jobs for a moment: those that it took up again are needed as before.
   for (JobRow row : old_jobs) {
     CancelUnneeded(row, now);

@@ -161,19 +161,24 @@ absl::Status Scheduler::CanVerify(JobRow row) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<JobRow> Scheduler::OnVerify(JobRow row, Now now, Effects* effects) {
-  if (absl::Status status = CanVerify(row); !status.ok()) return status;
+absl::StatusOr<std::vector<JobRow>> Scheduler::OnVerify(const std::vector<JobRow>& jobs, Now now, Effects* effects) {
+  for (JobRow row : jobs) {
+    if (absl::Status status = CanVerify(row); !status.ok()) return status;
+  }
   Begin(effects);
-  const JobRecord record = At(row).record;
-  JobRow parent = 0;
-  if (record.parent != 0) parent = LatestOfKey(At(record.parent).record.key)->record.row;
-  const JobRow made = NewJob({.kind = record.kind,
-                              .key = record.key,
-                              .from_step = record.from_step,
-                              .to_step = record.to_step,
-                              .requirement = record.requirement},
-                             parent, 0, now, row);
-  Settle(made, now);
+  std::vector<JobRow> made;
+  for (JobRow row : jobs) {
+    const JobRecord record = At(row).record;
+    JobRow parent = 0;
+    if (record.parent != 0) parent = LatestOfKey(At(record.parent).record.key)->record.row;
+    made.push_back(NewJob({.kind = record.kind,
+                           .key = record.key,
+                           .from_step = record.from_step,
+                           .to_step = record.to_step,
+                           .requirement = record.requirement},
+                          parent, 0, now, row));
+    Settle(made.back(), now);
+  }
   Finish(now);
   return made;
 }

@@ -173,9 +173,10 @@ class SchedulerRig {
   }
   absl::StatusOr<JobRow> Verify(JobRow job) {
     Effects effects;
-    auto made = scheduler->OnVerify(job, now(), &effects);
+    auto made = scheduler->OnVerify({job}, now(), &effects);
     Done(effects);
-    return made;
+    if (!made.ok()) return made.status();
+    return made->front();
   }
   // Where the sweep stands, to be changed.
   PlanChange ChangeOf(SweepRow row) const {

@@ -30,6 +30,8 @@ const std::map<std::string_view, TextRule>& TextRules() {
       {"sha256", {64, true}},       {"page_token", {1024, false}},
       {"file_name", {4096, false}}, {"baseline_arm_json", {64 << 10, false}},
       {"metrics", {256, true}},     {"held_stage_keys", {256, true}},
+      {"also", {256, true}},        {"factors", {256, true}},
+      {"arm_json", {64 << 10, true}}, {"why", {4096, true}},
   };
   return rules;
 }
@@ -41,6 +43,7 @@ const std::map<std::string_view, NumberRule>& NumberRules() {
   static const auto& rules = *new std::map<std::string_view, NumberRule>{
       {"page_size", {0, 1000}},        {"offset", {0, 9e18}},   {"max_rows", {0, 10'000'000}},
       {"time_limit_ms", {0, 600'000}}, {"sequence", {1, 9e18}},
+      {"sample", {0, 10'000}},
   };
   return rules;
 }
@@ -53,8 +56,12 @@ absl::Status CheckText(const FieldDescriptor* field, const std::string& text) {
   const auto rule = TextRules().find(field->name());
   if (rule == TextRules().end()) return absl::OkStatus();
   if (text.empty()) {
-    const bool lists_all = field->name() == "sweep" && field->containing_type()->name() == "ListJobsRequest";
-    return rule->second.required && !lists_all ? Bad(field, "must not be empty") : absl::OkStatus();
+    // Of these requests the field may be left out: all sweeps, or one of job and sweep.
+    const absl::string_view request = field->containing_type()->name();
+    const bool may_be_empty = request == "VerifyJobsRequest" ||
+                              (field->name() == "sweep" &&
+                               (request == "ListJobsRequest" || request == "ListVerificationsRequest"));
+    return rule->second.required && (!may_be_empty || field->name() == "request_id") ? Bad(field, "must not be empty") : absl::OkStatus();
   }
   if (text.size() > rule->second.max_bytes) {
     return Bad(field,

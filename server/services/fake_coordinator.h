@@ -51,6 +51,29 @@ class FakeCoordinator : public Coordinator {
   absl::StatusOr<v1::RetrySweepResponse> RetrySweep(const v1::RetrySweepRequest&) override {
     return Say(v1::RetrySweepResponse());
   }
+  absl::StatusOr<v1::Sweep> LockSweep(const v1::LockSweepRequest& request) override {
+    return Say(Named(request.sweep()));
+  }
+  absl::StatusOr<v1::SubmitSweepResponse> ExtendSweep(const v1::ExtendSweepRequest& request) override {
+    v1::SubmitSweepResponse response;
+    response.mutable_sweep()->set_name(request.sweep());
+    return Say(response);
+  }
+  absl::StatusOr<v1::VerifyJobsResponse> VerifyJobs(const v1::VerifyJobsRequest&) override {
+    return Say(v1::VerifyJobsResponse());
+  }
+  absl::StatusOr<v1::ListVerificationsResponse> ListVerifications(const v1::ListVerificationsRequest&) override {
+    return Say(v1::ListVerificationsResponse());
+  }
+  absl::StatusOr<v1::GetClaimsResponse> GetClaims(const v1::GetClaimsRequest&) override {
+    return Say(v1::GetClaimsResponse());
+  }
+  absl::StatusOr<v1::GetEffectsResponse> GetEffects(const v1::GetEffectsRequest&) override {
+    return Say(v1::GetEffectsResponse());
+  }
+  absl::StatusOr<v1::GetSpreadResponse> GetSpread(const v1::GetSpreadRequest&) override {
+    return Say(v1::GetSpreadResponse());
+  }
   absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest&) override {
     return Say(v1::ListJobsResponse());
   }

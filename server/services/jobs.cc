@@ -27,4 +27,12 @@ grpc::Status JobsService::CancelJob(grpc::ServerContext*, const v1::CancelJobReq
   return Answer(coordinator_, &Coordinator::CancelJob, *request, response);
 }
 
+grpc::Status JobsService::VerifyJobs(grpc::ServerContext*, const v1::VerifyJobsRequest* request, v1::VerifyJobsResponse* response) {
+  return Answer(coordinator_, &Coordinator::VerifyJobs, *request, response);
+}
+
+grpc::Status JobsService::ListVerifications(grpc::ServerContext*, const v1::ListVerificationsRequest* request, v1::ListVerificationsResponse* response) {
+  return Answer(coordinator_, &Coordinator::ListVerifications, *request, response);
+}
+
 }  // namespace ablate

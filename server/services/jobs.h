@@ -19,6 +19,8 @@ class JobsService final : public v1::Jobs::Service {
   grpc::Status ExplainJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
                           v1::ExplainJobResponse* response) override;
   grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request, v1::Job* response) override;
+  grpc::Status VerifyJobs(grpc::ServerContext* context, const v1::VerifyJobsRequest* request, v1::VerifyJobsResponse* response) override;
+  grpc::Status ListVerifications(grpc::ServerContext* context, const v1::ListVerificationsRequest* request, v1::ListVerificationsResponse* response) override;
 
  private:
   Coordinator* const coordinator_;

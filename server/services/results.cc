@@ -20,4 +20,16 @@ grpc::Status ResultsService::Query(grpc::ServerContext*, const v1::QueryRequest*
       *request, writer, [&](const auto& send) { return coordinator_->Query(*request, send); });
 }
 
+grpc::Status ResultsService::GetClaims(grpc::ServerContext*, const v1::GetClaimsRequest* request, v1::GetClaimsResponse* response) {
+  return Answer(coordinator_, &Coordinator::GetClaims, *request, response);
+}
+
+grpc::Status ResultsService::GetEffects(grpc::ServerContext*, const v1::GetEffectsRequest* request, v1::GetEffectsResponse* response) {
+  return Answer(coordinator_, &Coordinator::GetEffects, *request, response);
+}
+
+grpc::Status ResultsService::GetSpread(grpc::ServerContext*, const v1::GetSpreadRequest* request, v1::GetSpreadResponse* response) {
+  return Answer(coordinator_, &Coordinator::GetSpread, *request, response);
+}
+
 }  // namespace ablate

@@ -16,6 +16,9 @@ class ResultsService final : public v1::Results::Service {
                            v1::CompareArmsResponse* response) override;
   grpc::Status Query(grpc::ServerContext* context, const v1::QueryRequest* request,
                      grpc::ServerWriter<v1::QueryResponse>* writer) override;
+  grpc::Status GetClaims(grpc::ServerContext* context, const v1::GetClaimsRequest* request, v1::GetClaimsResponse* response) override;
+  grpc::Status GetEffects(grpc::ServerContext* context, const v1::GetEffectsRequest* request, v1::GetEffectsResponse* response) override;
+  grpc::Status GetSpread(grpc::ServerContext* context, const v1::GetSpreadRequest* request, v1::GetSpreadResponse* response) override;
 
  private:
   Coordinator* const coordinator_;

@@ -133,6 +133,43 @@ TEST_F(ServicesTest, AVeryLongMessageArrivesShortened) {
   EXPECT_EQ(cut.find("...") % 2, 0u);
 }
 
+TEST_F(ServicesTest, RequestsAboutClaimsAreChecked) {
+  const auto lock = [&](const std::string& arm, const std::string& why) {
+    v1::LockSweepRequest request;
+    request.set_request_id("r");
+    request.set_sweep("alpha");
+    request.set_arm_json(arm);
+    request.set_why(why);
+    grpc::ClientContext context;
+    v1::Sweep response;
+    return sweeps_->LockSweep(&context, request, &response);
+  };
+  EXPECT_TRUE(lock("{}", "because").ok());
+  EXPECT_THAT(lock("", "because").error_message(), HasSubstr("LockSweepRequest.arm_json: must not be empty"));
+  EXPECT_THAT(lock("{}", "").error_message(), HasSubstr("LockSweepRequest.why: must not be empty"));
+  EXPECT_THAT(lock("{}", std::string(5000, 'x')).error_message(), HasSubstr("is 5000 bytes long"));
+  v1::VerifyJobsRequest verify;
+  const auto verified = [&] {
+    grpc::ClientContext context;
+    v1::VerifyJobsResponse response;
+    return jobs_->VerifyJobs(&context, verify, &response);
+  };
+  EXPECT_THAT(verified().error_message(), HasSubstr("request_id: must not be empty"));
+  verify.set_request_id("r");
+  EXPECT_TRUE(verified().ok());  // which of job and sweep is meant is the coordinator's question
+  verify.set_sample(-1);
+  EXPECT_THAT(verified().error_message(), HasSubstr("VerifyJobsRequest.sample"));
+  grpc::ClientContext context;
+  v1::ListVerificationsResponse all;
+  EXPECT_TRUE(jobs_->ListVerifications(&context, v1::ListVerificationsRequest(), &all).ok());
+  v1::GetClaimsRequest claims;
+  claims.set_sweep("alpha");
+  claims.add_also("");
+  grpc::ClientContext other;
+  v1::GetClaimsResponse response;
+  EXPECT_THAT(results_->GetClaims(&other, claims, &response).error_message(), HasSubstr("GetClaimsRequest.also"));
+}
+
 TEST_F(ServicesTest, BadRequestsNeverReachTheCoordinator) {
   v1::SubmitSweepRequest submit;
   const auto refused = [&](const std::string& field) {

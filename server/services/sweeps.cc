@@ -40,4 +40,12 @@ grpc::Status SweepsService::RetrySweep(grpc::ServerContext*, const v1::RetrySwee
   return Answer(coordinator_, &Coordinator::RetrySweep, *request, response);
 }
 
+grpc::Status SweepsService::LockSweep(grpc::ServerContext*, const v1::LockSweepRequest* request, v1::Sweep* response) {
+  return Answer(coordinator_, &Coordinator::LockSweep, *request, response);
+}
+
+grpc::Status SweepsService::ExtendSweep(grpc::ServerContext*, const v1::ExtendSweepRequest* request, v1::SubmitSweepResponse* response) {
+  return Answer(coordinator_, &Coordinator::ExtendSweep, *request, response);
+}
+
 }  // namespace ablate

@@ -41,11 +41,12 @@ absl::StatusOr<StoredTable> ReadTable(Connection& db, SweepRow sweep) {
     table.settings = spec.settings();
   }
   {
-    ABLATE_ASSIGN_OR_RETURN(Statement rows, db.Query("SELECT json FROM arms WHERE sweep = ? ORDER BY arm", sweep));
+    ABLATE_ASSIGN_OR_RETURN(Statement rows, db.Query("SELECT json, phase FROM arms WHERE sweep = ? ORDER BY arm", sweep));
     while (true) {
       ABLATE_ASSIGN_OR_RETURN(const bool more, rows.Step());
       if (!more) break;
       table.arms.push_back(rows.Text(0));
+      table.arm_phases.push_back(PhaseFromName(rows.Text(1)));
     }
   }
   {

@@ -86,8 +86,8 @@ struct StoredRequest {
 absl::StatusOr<std::optional<StoredRequest>> FindRequest(Connection& db, const std::string& request_id);
 
 // The task as it goes to a worker. A stage starts from the newest state whose files `has_artifact` (unset: all): its
-// own checkpoints (not with `from_parent_only`), else its parent's end state, else none. `lost`, if given, gets a line for each state that was passed
-// over. NotFound: no such key.
+// own checkpoints (not with `from_parent_only`), else its parent's end state, else none. `lost`, if given, gets a line
+// for each state that was passed over. NotFound: no such key.
 absl::StatusOr<v1::Task> ReadTask(Connection& db, v1::JobKind kind, const std::string& key,
                                   const std::function<bool(const std::string& sha256)>& has_artifact = nullptr,
                                   std::vector<std::string>* lost = nullptr, bool from_parent_only = false);
@@ -120,9 +120,10 @@ struct StoredMeasurement {
 };
 struct StoredTable {
   std::string sweep;
-  v1::Configuration settings;     // of every arm
-  std::vector<std::string> arms;  // JSON, in the order of the plan; tuning arms too
-  int baseline_arm = 0;           // the sweep's own
+  v1::Configuration settings;         // of every arm
+  std::vector<std::string> arms;      // JSON, in the order of the plan; tuning arms too
+  std::vector<v1::Phase> arm_phases;  // TUNING: one learning rate of another arm
+  int baseline_arm = 0;               // the sweep's own
   std::vector<StoredMeasurement> measurements;
 };
 // Of points that are sealed or were dropped there is nothing.

@@ -31,7 +31,13 @@ ABLATE_HD bool operator<(Approximate a, Approximate b) { return a.x < b.x; }
 
 template <>
 ABLATE_HD Approximate Divide<Approximate>(Approximate a, Approximate b) {
-  return a.x * cuda::ptx::rcp_approx(b.x);
+#if defined(__CUDA_ARCH__)
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(b.x));
+  return a.x * r;
+#else
+  return a.x / b.x;
+#endif
 }
 
 template <>
@@ -49,11 +55,23 @@ ABLATE_HD Approximate NegativeAbs<Approximate>(Approximate x) {
 }
 template <>
 ABLATE_HD Approximate Exp2<Approximate>(Approximate x) {
-  return cuda::ptx::ex2_approx(x.x);
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x.x));
+  return y;
+#else
+  return exp2f(x.x);
+#endif
 }
 template <>
 ABLATE_HD Approximate Log2<Approximate>(Approximate x) {
-  return cuda::ptx::lg2_approx(x.x);
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x.x));
+  return y;
+#else
+  return log2f(x.x);
+#endif
 }
 template <>
 ABLATE_HD Approximate ExpNonPositive<Approximate>(Approximate x) {
