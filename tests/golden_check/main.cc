@@ -11,9 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "kernels/backend.h"
-#ifdef ABLATE_EMULATED_CUDA
 #include "kernels/cuda/emulated_backend.h"
-#endif
 #include "tests/golden_check/checks.h"
 #include "tests/golden_check/statistics_check.h"
 #include "worker/trainer/cuda_library.h"
@@ -35,13 +33,7 @@ absl::StatusOr<std::unique_ptr<Backend>> NewBackend(const std::string& name, Pre
     if (precision == Precision::kBf16) return absl::InvalidArgumentError("--backend cpu has no bf16");
     return NewCpuBackend(1);
   }
-  if (name == "cuda_emulated") {
-#ifdef ABLATE_EMULATED_CUDA
-    return NewEmulatedCudaBackend(precision);
-#else
-    return absl::InvalidArgumentError("this build has no emulated CUDA backend");
-#endif
-  }
+  if (name == "cuda_emulated") return NewEmulatedCudaBackend(precision);
   CudaOptions options;
   options.precision = precision;
   if (name != "cuda" && (name.rfind("cuda:", 0) != 0 || !absl::SimpleAtoi(name.substr(5), &options.device))) {
