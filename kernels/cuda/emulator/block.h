@@ -78,6 +78,8 @@ template <class Text>
   Abandon();
 }
 
+bool SkipBarrier(Place place);
+
 // A number from the schedule's seed.
 uint64_t Random();
 

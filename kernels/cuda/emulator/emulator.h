@@ -31,6 +31,9 @@ struct Schedule {
 };
 void SetSchedule(Schedule schedule);
 
+// A test of the tests, from the environment: CUDA_EMU_SKIP_BARRIER=file.cu:12 makes the __syncthreads and __syncwarp of
+// that line do nothing; CUDA_EMU_LIST_BARRIERS=1 prints the lines met, "barrier file.cu:12", when the program ends.
+
 void SetDeviceMemory(size_t bytes);
 // Bytes of device memory that were not freed.
 size_t DeviceMemoryInUse();

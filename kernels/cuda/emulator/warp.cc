@@ -68,6 +68,7 @@ void Complete(const PendingCopy& copy) {
 }  // namespace
 
 void WarpSync(unsigned mask, Place place) {
+  if (SkipBarrier(place)) return;
   Rendezvous(
       mask, "__syncwarp", place, [](Thread* const*) {}, /*orders_memory=*/true);
 }
