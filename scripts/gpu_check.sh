@@ -198,6 +198,9 @@ run() {
   for variant in softmax lssar; do
     measure "train_$variant" 40 "$bin/device_bench" cuda train gpt2-124m "$variant" 1024 16 10 bf16
   done
+  for variant in softmax lssar; do
+    measure "train_${variant}_16k" 30 "$bin/device_bench" cuda train gpt2-124m "$variant" 16384 1 5 bf16
+  done
   for T in 1024 2048 4096 8192 16384; do
     for variant in softmax lssar; do
       measure "attention_$variant" 20 "$bin/device_bench" cuda attention "$variant" "$T" 16384 12 64 bf16
@@ -207,6 +210,7 @@ run() {
     for variant in softmax lssar; do
       measure "pytorch_train_$variant" 60 python3 "$peer" train gpt2-124m "$variant" 1024 16 10
     done
+    measure pytorch_train_lssar_16k 45 python3 "$peer" train gpt2-124m lssar 16384 1 5
     for variant in softmax lssar; do
       for T in 1024 16384; do
         measure "pytorch_attention_$variant" 30 python3 "$peer" attention "$variant" "$T" 16384 12 64

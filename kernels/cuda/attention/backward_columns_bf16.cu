@@ -24,7 +24,7 @@ template <class Phi, int kD>
 inline constexpr int kMyBlocksPerSm = kHasKernels<Phi> ? kBlocksPerSm<kD> : 2;
 
 template <class Phi, bool kSharpen, int kD>
-__global__ void __launch_bounds__(kThreads, kMyBlocksPerSm<Phi, kD>) BackwardColumnsKernel(Args args) {
+__global__ void __launch_bounds__(kThreads, kMyBlocksPerSm<Phi, kD>) Bf16BackwardColumnsKernel(Args args) {
   using L = Layout<kD>;
   constexpr int N = L::kSlab / 8;
   constexpr bool kExp = std::is_same_v<Phi, score::ExpActivation>;
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kThreads, kMyBlocksPerSm<Phi, kD>) BackwardCol
 void LaunchBackwardColumns(cudaStream_t stream, const Args& args) {
   DispatchKernel(args.problem, [&](auto phi, auto sharpened, auto width) {
     constexpr int kD = decltype(width)::value;
-    const auto kernel = BackwardColumnsKernel<typename decltype(phi)::type, decltype(sharpened)::value, kD>;
+    const auto kernel = Bf16BackwardColumnsKernel<typename decltype(phi)::type, decltype(sharpened)::value, kD>;
     Launch(kernel, dim3(static_cast<unsigned>(RowBlocks(args.problem.T) * args.heads())), dim3(kThreads),
            Layout<kD>::kBytes, stream, args);
   });

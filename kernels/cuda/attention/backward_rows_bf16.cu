@@ -27,7 +27,7 @@ __device__ __forceinline__ float PartialDot(const bf16* x, const bf16* y, int D,
 }
 
 template <class Phi, bool kSharpen, int kD>
-__global__ void __launch_bounds__(kThreads, kBlocksPerSm<kD>) BackwardRowsKernel(Args args) {
+__global__ void __launch_bounds__(kThreads, kBlocksPerSm<kD>) Bf16BackwardRowsKernel(Args args) {
   using L = Layout<kSharpen, kD>;
   constexpr int N = L::kSlab / 8;
   constexpr bool kExp = std::is_same_v<Phi, score::ExpActivation>;
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<kD>) BackwardRowsKernel
 void LaunchBackwardRows(cudaStream_t stream, const Args& args) {
   DispatchKernel(args.problem, [&](auto phi, auto sharpened, auto width) {
     constexpr int kD = decltype(width)::value;
-    const auto kernel = BackwardRowsKernel<typename decltype(phi)::type, decltype(sharpened)::value, kD>;
+    const auto kernel = Bf16BackwardRowsKernel<typename decltype(phi)::type, decltype(sharpened)::value, kD>;
     Launch(kernel, dim3(static_cast<unsigned>(RowBlocks(args.problem.T) * args.heads())), dim3(kThreads),
            Layout<decltype(sharpened)::value, kD>::kBytes, stream, args);
   });

@@ -24,7 +24,7 @@ struct Sums {
 };
 
 template <class Phi, bool kSharpen, int kD>
-__global__ void __launch_bounds__(kThreads, kBlocksPerSm<kD>) ForwardKernel(Args args) {
+__global__ void __launch_bounds__(kThreads, kBlocksPerSm<kD>) Bf16ForwardKernel(Args args) {
   using L = Layout<kD>;
   constexpr bool kExp = std::is_same_v<Phi, score::ExpActivation>, kOther = std::is_same_v<Phi, OtherActivation>;
   // Keys whose scores are in registers at a time: for softmax a whole tile, since each one costs a maximum over lanes.
@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<kD>) ForwardKernel(Args
 void LaunchForward(cudaStream_t stream, const Args& args) {
   DispatchKernel(args.problem, [&](auto phi, auto sharpened, auto width) {
     constexpr int kD = decltype(width)::value;
-    const auto kernel = ForwardKernel<typename decltype(phi)::type, decltype(sharpened)::value, kD>;
+    const auto kernel = Bf16ForwardKernel<typename decltype(phi)::type, decltype(sharpened)::value, kD>;
     Launch(kernel, dim3(static_cast<unsigned>(RowBlocks(args.problem.T) * args.heads())), dim3(kThreads),
            Layout<kD>::kBytes, stream, args);
   });

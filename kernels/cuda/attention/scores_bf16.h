@@ -31,13 +31,7 @@ ABLATE_HD bool operator<(Approximate a, Approximate b) { return a.x < b.x; }
 
 template <>
 ABLATE_HD Approximate Divide<Approximate>(Approximate a, Approximate b) {
-#if defined(__CUDA_ARCH__)
-  float r;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(b.x));
-  return a.x * r;
-#else
-  return a.x / b.x;
-#endif
+  return a.x * cuda::ptx::rcp_approx(b.x);
 }
 
 template <>
@@ -55,23 +49,11 @@ ABLATE_HD Approximate NegativeAbs<Approximate>(Approximate x) {
 }
 template <>
 ABLATE_HD Approximate Exp2<Approximate>(Approximate x) {
-#if defined(__CUDA_ARCH__)
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x.x));
-  return y;
-#else
-  return exp2f(x.x);
-#endif
+  return cuda::ptx::ex2_approx(x.x);
 }
 template <>
 ABLATE_HD Approximate Log2<Approximate>(Approximate x) {
-#if defined(__CUDA_ARCH__)
-  float y;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x.x));
-  return y;
-#else
-  return log2f(x.x);
-#endif
+  return cuda::ptx::lg2_approx(x.x);
 }
 template <>
 ABLATE_HD Approximate ExpNonPositive<Approximate>(Approximate x) {
