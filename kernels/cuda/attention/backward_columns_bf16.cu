@@ -10,7 +10,9 @@ namespace {
 
 template <int kD>
 struct Layout {
-  static constexpr int kQueries = kD <= 64 ? 64 : 32, kSlab = 16;
+  static constexpr int kQueries = kD <= 64 ? 64 : 32, kSlab = kD <= 64 ? 32 : 16;
+  static constexpr bool kHold = kD <= 64;
+  static constexpr int kBlocksPerSm = 2;  // bounds registers by 255: nothing spills
   static constexpr int kTile = kQueries * kStride<kD>, kKeyTile = kBlockRows * kStride<kD>;
   static constexpr int kUses = kRowUses * kQueries;  // floats a buffer
   static constexpr size_t kBytes = sizeof(bf16) * (2 * kKeyTile + 4 * kTile) + sizeof(float) * 2 * kUses;
@@ -19,12 +21,8 @@ struct Layout {
 // Of a pair of numbers of two queries, that of element e.
 __device__ __forceinline__ float Of(const float2& pair, int e) { return e % 2 == 0 ? pair.x : pair.y; }
 
-// The choice of an activation at run time would spill a few bytes.
-template <class Phi, int kD>
-inline constexpr int kMyBlocksPerSm = kHasKernels<Phi> ? kBlocksPerSm<kD> : 2;
-
 template <class Phi, bool kSharpen, int kD>
-__global__ void __launch_bounds__(kThreads, kMyBlocksPerSm<Phi, kD>) Bf16BackwardColumnsKernel(Args args) {
+__global__ void __launch_bounds__(kThreads, Layout<kD>::kBlocksPerSm) Bf16BackwardColumnsKernel(Args args) {
   using L = Layout<kD>;
   constexpr int N = L::kSlab / 8;
   constexpr bool kExp = std::is_same_v<Phi, score::ExpActivation>;
@@ -47,12 +45,10 @@ __global__ void __launch_bounds__(kThreads, kMyBlocksPerSm<Phi, kD>) Bf16Backwar
   Load<kBlockRows, kD>(k_tile, args.k + place.HeadOffset(args), D, place.first, T, D);
   Load<kBlockRows, kD>(v_tile, args.v + place.HeadOffset(args), D, place.first, T, D);
   ptx::cp_async_commit();
-  const auto k_step = [&](int step, uint32_t(&x)[4]) {
-    LeftRows<kD>::ReadStep(k_tile + warp * 16 * kStride<kD>, lane, step, x);
-  };
-  const auto v_step = [&](int step, uint32_t(&x)[4]) {
-    LeftRows<kD>::ReadStep(v_tile + warp * 16 * kStride<kD>, lane, step, x);
-  };
+  ptx::cp_async_wait<0>();
+  __syncthreads();
+  const LeftRows<kD, L::kHold> k_left(k_tile + warp * 16 * kStride<kD>, lane);
+  const LeftRows<kD, L::kHold> v_left(v_tile + warp * 16 * kStride<kD>, lane);
 
   float dk[kD / 8][4], dv[kD / 8][4];
   SetZero(dk);
@@ -85,8 +81,8 @@ __global__ void __launch_bounds__(kThreads, kMyBlocksPerSm<Phi, kD>) Bf16Backwar
           const bool some_tail = __any_sync(kFullMask, use[kSlopeA * L::kQueries + marked] < 0);
           const bool some_plain = kSharpen && __any_sync(kFullMask, use[kWeight * L::kQueries + marked] < 0);
           float s[N][4], g[N][4], slope[N][4];
-          MultiplyByRows<kD>(k_step, q_tiles + at, D, lane, s);
-          MultiplyByRows<kD>(v_step, dout_tiles + at, D, lane, g);
+          MultiplyByRows(k_left, q_tiles + at, D, lane, s);
+          MultiplyByRows(v_left, dout_tiles + at, D, lane, g);
       // As ScoreRows and ShiftRows, rounding alike.
 #pragma unroll
           for (int j = 0; j < N; ++j) {

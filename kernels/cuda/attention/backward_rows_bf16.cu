@@ -10,7 +10,9 @@ namespace {
 
 template <bool kSharpen, int kD>
 struct Layout {
-  static constexpr int kKeys = kD <= 64 ? 64 : 32, kSlab = kSharpen || kD > 64 ? 16 : 32;
+  static constexpr int kKeys = kD <= 64 ? 64 : 32, kSlab = kSharpen && kD <= 64 ? 32 : 16;
+  static constexpr bool kHold = kD <= 64;
+  static constexpr int kBlocksPerSm = kD <= 64 && !kSharpen ? 3 : 2;  // bounds registers by 168 or 255: nothing spills
   static constexpr int kTile = kKeys * kStride<kD>, kRowTile = kBlockRows * kStride<kD>;
   static constexpr size_t kBytes = sizeof(bf16) * (2 * kRowTile + 4 * kTile);
 };
@@ -27,7 +29,7 @@ __device__ __forceinline__ float PartialDot(const bf16* x, const bf16* y, int D,
 }
 
 template <class Phi, bool kSharpen, int kD>
-__global__ void __launch_bounds__(kThreads, kBlocksPerSm<kD>) Bf16BackwardRowsKernel(Args args) {
+__global__ void __launch_bounds__(kThreads, Layout<kSharpen, kD>::kBlocksPerSm) Bf16BackwardRowsKernel(Args args) {
   using L = Layout<kSharpen, kD>;
   constexpr int N = L::kSlab / 8;
   constexpr bool kExp = std::is_same_v<Phi, score::ExpActivation>;
@@ -83,9 +85,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<kD>) Bf16BackwardRowsKe
   ptx::cp_async_wait<0>();
   __syncthreads();
   const bf16* const q_rows = q_tile + warp * 16 * kStride<kD>;
-  const bf16* const dout_rows = dout_tile + warp * 16 * kStride<kD>;
-  const auto q_step = [&](int step, uint32_t(&x)[4]) { LeftRows<kD>::ReadStep(q_rows, lane, step, x); };
-  const auto dout_step = [&](int step, uint32_t(&x)[4]) { LeftRows<kD>::ReadStep(dout_rows, lane, step, x); };
+  const LeftRows<kD, L::kHold> q_left(q_rows, lane);
+  const LeftRows<kD, L::kHold> dout_left(dout_tile + warp * 16 * kStride<kD>, lane);
 
   float sum[kD / 8][4], slope_sum[kD / 8][4], h_sum[2] = {0, 0};
   SetZero(sum);
@@ -102,8 +103,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<kD>) Bf16BackwardRowsKe
           if (key >= query + 16 || (window > 0 && key + L::kSlab <= FirstKey(problem, query))) continue;
           const int at = buffer * L::kTile + (key - tile_key) * kStride<kD>;
           float s[N][4], g[N][4], slope[N][4];
-          MultiplyByRows<kD>(q_step, k_tiles + at, D, lane, s);
-          MultiplyByRows<kD>(dout_step, v_tiles + at, D, lane, g);
+          MultiplyByRows(q_left, k_tiles + at, D, lane, s);
+          MultiplyByRows(dout_left, v_tiles + at, D, lane, g);
           ScoreRows(c, beta, slope0, problem.alibi, my_query, key, lane, s);
           if (kExp || some_tail) ShiftRows(shift, s);
           const Attended attended = AttendedOf<N, true>(window, query, 16, key, L::kSlab, lane);

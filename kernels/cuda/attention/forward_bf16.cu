@@ -12,6 +12,7 @@ namespace {
 template <int kD>
 struct Layout {
   static constexpr int kKeys = kD <= 64 ? 64 : 32;
+  static constexpr int kBlocksPerSm = kD <= 64 ? 3 : 2;  // bounds registers by 168 or 255: nothing spills
   static constexpr int kTile = kKeys * kStride<kD>;
   static constexpr size_t kBytes = sizeof(bf16) * (kBlockRows * kStride<kD> + 4 * kTile);
 };
@@ -24,7 +25,7 @@ struct Sums {
 };
 
 template <class Phi, bool kSharpen, int kD>
-__global__ void __launch_bounds__(kThreads, kBlocksPerSm<kD>) Bf16ForwardKernel(Args args) {
+__global__ void __launch_bounds__(kThreads, Layout<kD>::kBlocksPerSm) Bf16ForwardKernel(Args args) {
   using L = Layout<kD>;
   constexpr bool kExp = std::is_same_v<Phi, score::ExpActivation>, kOther = std::is_same_v<Phi, OtherActivation>;
   // Keys whose scores are in registers at a time: for softmax a whole tile, since each one costs a maximum over lanes.
@@ -54,12 +55,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<kD>) Bf16ForwardKernel(
   }
   ptx::cp_async_wait<0>();
   __syncthreads();
-  LeftRows<kD> q;
-  q.Read(q_tile + warp * 16 * kStride<kD>, lane);
-  const auto q_step = [&](int step, uint32_t(&a)[4]) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) a[i] = q.a[step][i];
-  };
+  const LeftRows<kD, true> q(q_tile + warp * 16 * kStride<kD>, lane);
   const int first_key = FirstKey(problem, place.first), end_key = min(T, place.first + kBlockRows);
   const auto concerns = [&](int key) {
     return key < query + 16 && (window == 0 || key + kSlab > FirstKey(problem, query));
@@ -84,7 +80,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<kD>) Bf16ForwardKernel(
   bool some_tail = false;  // of this warp
   const auto first_slab = [&](int at, int key) {
     float s[N][4];
-    MultiplyByRows<kD>(q_step, k_tiles + at, D, lane, s);
+    MultiplyByRows(q, k_tiles + at, D, lane, s);
     ScoreRows(c, beta, row[0].slope, problem.alibi, my_query, key, lane, s);
     const Attended attended = AttendedOf<N, true>(window, query, 16, key, kSlab, lane);
     Restrict(attended, -FLT_MAX, s);
@@ -193,7 +189,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<kD>) Bf16ForwardKernel(
     const bool some_plain = __any_sync(kFullMask, plain[0] || plain[1]);
     const auto second_slab = [&](int at, int key) {
       float y[N][4], power[N][4];
-      MultiplyByRows<kD>(q_step, k_tiles + at, D, lane, y);
+      MultiplyByRows(q, k_tiles + at, D, lane, y);
       ScoreRows(c, beta, row[0].slope, problem.alibi, my_query, key, lane, y);
       if (kExp || some_tail) ShiftRows(shift, y);
       Activate<Phi>(problem.activation, some_tail, tail, y);

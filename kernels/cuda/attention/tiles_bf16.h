@@ -17,11 +17,6 @@ inline constexpr int kBlockRows = kWarps * 16;  // rows that a block owns: queri
 template <int kD>
 inline constexpr int kStride = kD + 8;
 
-// Blocks that a multiprocessor is to hold: bounds the registers of a thread by 168 and 255. Slabs (the columns whose
-// scores are in registers at a time) are as wide as leaves nothing to spill.
-template <int kD>
-inline constexpr int kBlocksPerSm = kD <= 64 ? 3 : 2;
-
 // Starts copying rows [first, first + kRows) of x (rows `stride` elements apart, D of them used) to a tile; rows from
 // `end` on and columns from D on become zero.
 template <int kRows, int kD>
@@ -43,24 +38,35 @@ __device__ __forceinline__ bool HasColumns(int column, int D) {
   return kD <= 64 || column < D;
 }
 
-// 16 rows as the left side of products over kD.
-template <int kD>
-struct LeftRows {
-  uint32_t a[kD / 16][4];
-
-  // rows: the first of the 16 in a tile.
-  __device__ __forceinline__ void Read(const bf16* rows, int lane) {
+// 16 rows of a tile as the left side of products over kD. kHold: read once into registers, when the tile has arrived,
+// for which the wide kernels have none to spare; otherwise again for every product.
+template <int kD, bool kHold>
+class LeftRows {
+ public:
+  __device__ __forceinline__ LeftRows(const bf16* rows, int lane)
+      : from_(rows + (lane % 16) * kStride<kD> + lane / 16 * 8) {
 #pragma unroll
-    for (int k = 0; k < kD / 16; ++k) ReadStep(rows, lane, k, a[k]);
+    for (int k = 0; kHold && k < kD / 16; ++k) ptx::ldmatrix_x4(held_[k], from_ + k * 16);
   }
-  static __device__ __forceinline__ void ReadStep(const bf16* rows, int lane, int k, uint32_t (&a)[4]) {
-    ptx::ldmatrix_x4(a, rows + (lane % 16) * kStride<kD> + k * 16 + lane / 16 * 8);
+  // Columns 16 k to 16 k + 15.
+  __device__ __forceinline__ void Step(int k, uint32_t (&a)[4]) const {
+    if constexpr (kHold) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) a[i] = held_[k][i];
+    } else {
+      ptx::ldmatrix_x4(a, from_ + k * 16);
+    }
   }
+
+ private:
+  const bf16* from_;
+  uint32_t held_[kHold ? kD / 16 : 1][4];
 };
 
-// c[16, 8 N] = left[16, kD] tile[8 N, kD]^T, `step(k, a)` gives the left operand of the k-th 16 columns.
-template <int kD, int N, class Step>
-__device__ __forceinline__ void MultiplyByRows(const Step& step, const bf16* tile, int D, int lane, float (&c)[N][4]) {
+// c[16, 8 N] = left[16, kD] tile[8 N, kD]^T.
+template <int kD, int N, bool kHold>
+__device__ __forceinline__ void MultiplyByRows(const LeftRows<kD, kHold>& left, const bf16* tile, int D, int lane,
+                                               float (&c)[N][4]) {
 #pragma unroll
   for (int j = 0; j < N; ++j) c[j][0] = c[j][1] = c[j][2] = c[j][3] = 0;
   const bf16* const from = tile + (lane % 8 + lane / 16 * 8) * kStride<kD> + lane / 8 % 2 * 8;
@@ -68,7 +74,7 @@ __device__ __forceinline__ void MultiplyByRows(const Step& step, const bf16* til
   for (int k = 0; k < kD / 16; ++k) {
     if (!HasColumns<kD>(k * 16, D)) break;
     uint32_t a[4];
-    step(k, a);
+    left.Step(k, a);
 #pragma unroll
     for (int j = 0; j < N; j += 2) {
       uint32_t b[4];
