@@ -139,7 +139,7 @@ run() {
   local folder
   for folder in /usr/local/cuda/lib64 /usr/local/cuda/lib /usr/local/cuda/targets/*/lib \
     $(python3 -c 'import site; print(" ".join(site.getsitepackages()))' 2> /dev/null | tr ' ' '\n' | sed 's|$|/nvidia/*/lib|'); do
-    if compgen -G "$folder/libcublas.so.*" > /dev/null; then LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder; fi
+    if compgen -G "$folder/libcublasLt.so.*" > /dev/null; then LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder; fi
   done
   [ ! -d "$dir/lib" ] || LD_LIBRARY_PATH=$dir/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   export LD_LIBRARY_PATH
