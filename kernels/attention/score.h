@@ -5,12 +5,12 @@
 // so that one text serves scalars, AVX2 and CUDA. They are free of branches and of libm. Relative errors below 5e-7.
 //
 // The rescaled form of a row (i attends n keys, S_j its scores, u_j = phi(S_j - shift), Z1 = sum u, o its offset):
-//   t  = o Z1 / n                what u must exceed
+//   t  = o Z1 / N                what u must exceed; N = n, or min(n, sharpen_clamp)
 //   A' = 1 / (max u - t)         (phi need not be monotone: the maximum is over u)
 //   y_j = A' max(0, u_j - t) in [0, 1], C = 1 / sum y^p, w_j = C y_j^p
 // (u - t before the factor: in rows of little contrast that difference is exact, that of two products is not.)
 // and backwards, with G_j = dO . v_j, D = dO . out:
-//   h_j = p C y_j^(p-1) (G_j - D), E' = (o / n) sum h, dS_j = A' (h_j - E') phi'(S_j)
+//   h_j = p C y_j^(p-1) (G_j - D), E' = (o / N) sum h, dS_j = A' (h_j - E') phi'(S_j)
 // Unsharpened rows: w_j = C u_j, dS_j = C (G_j - D) phi'(S_j); C = 1 / Z1 under l1, otherwise C = 1 or 1/n and D = 0.
 //
 // A new activation is one struct here, one line in VisitActivation and one row in kernels/attention/variants.
@@ -318,8 +318,10 @@ ABLATE_VISIT auto VisitPower(float p, Visit visit) {
 }
 
 // --- one member of the family, as plain data that is passed to kernels by value ---
+inline constexpr float kNoClamp = 3.4e38f;  // above every n
+
 struct Config {
-  float scale_unit = 1;  // c = scale_unit (s l + b), l = log n or 1
+  float scale_unit = 1;  // c = scale_unit (s l + b), l = log n, at most largest_log_n, or 1
   bool scale_log_n = false;
   float bias = 0;  // beta = bias - (bias_log_n ? log n : 0)
   bool bias_log_n = false;
@@ -327,6 +329,8 @@ struct Config {
   float p = 1, offset = 1;
   float negligible_y = 0;  // y up to this weigh at most 1e-13 of the row's largest and may be taken as zero in forward
   int offset_free_rows = 3;
+  float largest_log_n = kNoClamp;       // of the scale
+  float largest_multiplier = kNoClamp;  // of N
 };
 
 inline Config MakeConfig(const AttentionSpec& spec, int D) {
@@ -356,6 +360,9 @@ inline Config MakeConfig(const AttentionSpec& spec, int D) {
     case ScoreScale::kConstant:
       unit = spec.scale_constant;
       break;
+    case ScoreScale::kConstantLogN:
+      unit = spec.scale_constant, config.scale_log_n = true;
+      break;
   }
   config.scale_unit = static_cast<float>(unit);
   config.bias_log_n = spec.logit_bias == LogitBias::kNegLogN;
@@ -369,18 +376,20 @@ inline Config MakeConfig(const AttentionSpec& spec, int D) {
   config.negligible_y = static_cast<float>(std::pow(1e-13, 1.0 / config.p));
   config.offset = static_cast<float>(spec.sharpen_offset);
   config.offset_free_rows = spec.offset_free_rows;
+  if (spec.scale_clamp > 0) config.largest_log_n = logf(static_cast<float>(spec.scale_clamp));
+  if (spec.sharpen_clamp > 0) config.largest_multiplier = static_cast<float>(spec.sharpen_clamp);
   return config;
 }
 
 // What a row is before its scores are known.
 struct RowConst {
-  float c;       // scale
-  float c_by_s;  // dc/ds; dc/db is config.scale_unit
-  float beta;    // score bias
-  float n;       // attended keys
-  float offset;  // o
-  float weight;  // C of an unsharpened row without l1
-  float slope;   // m of ALiBi, 0 without it
+  float c;           // scale
+  float c_by_s;      // dc/ds; dc/db is config.scale_unit
+  float beta;        // score bias
+  float multiplier;  // N
+  float offset;      // o
+  float weight;      // C of an unsharpened row without l1
+  float slope;       // m of ALiBi, 0 without it
 };
 
 // ALiBi's slope of head h (0-based) of H: 2^(-8 (h+1) / H) where H is a power of two; otherwise those of the power of
@@ -399,13 +408,13 @@ ABLATE_HD float AlibiSlope(int h, int H) {
 // row: 0-based; n: attended keys; s = 1 and b = 0 where nothing is learned; slope: AlibiSlope, or 0.
 ABLATE_HD RowConst MakeRowConst(const Config& config, int row, int n, float s, float b, float slope) {
   RowConst r;
-  r.n = static_cast<float>(n);
-  const float log_n = logf(r.n);
-  r.c_by_s = config.scale_unit * (config.scale_log_n ? log_n : 1.0f);
+  const float keys = static_cast<float>(n), log_n = logf(keys);
+  r.multiplier = Min(keys, config.largest_multiplier);
+  r.c_by_s = config.scale_unit * (config.scale_log_n ? Min(log_n, config.largest_log_n) : 1.0f);
   r.c = r.c_by_s * s + config.scale_unit * b;
   r.beta = config.bias - (config.bias_log_n ? log_n : 0.0f);
   r.offset = row < config.offset_free_rows ? 0.0f : config.offset;
-  r.weight = config.count ? 1.0f / r.n : 1.0f;
+  r.weight = config.count ? 1.0f / keys : 1.0f;
   r.slope = slope;
   return r;
 }
@@ -423,7 +432,8 @@ struct RowStat {
   float shift, a, threshold, c;  // A', t, C above
 };
 
-// Sharpened rows whose largest y is at most this keep w = a: the power would sharpen rounding noise.
+// Sharpened rows whose largest y is at most this keep w = a: the power would sharpen rounding noise. (Where N < n all y
+// may be zero, and w = a as well.)
 inline constexpr float kMinContrast = 1e-3f;
 // Rows with kExpTail whose largest u is below this lie wholly in the tail.
 inline constexpr float kTailValue = 4e-8f;
@@ -441,9 +451,9 @@ ABLATE_HD RowStat PlainStat(const Config& config, const RowConst& row, float shi
 // a zero row (0) or without contrast (negative): both are final.
 ABLATE_HD RowStat SharpenedStat(const RowConst& row, float shift, float z1, float largest_u) {
   if (z1 < kLeastNormal) return {shift, 1, 0, 0};
-  const float threshold = row.offset / row.n * z1;
+  const float threshold = row.offset / row.multiplier * z1;
   const float above = largest_u - threshold;
-  if (above * row.n <= kMinContrast * z1 || above < kLeastNormal) return {shift, 1, 0, -1.0f / z1};
+  if (above * row.multiplier <= kMinContrast * z1 || above < kLeastNormal) return {shift, 1, 0, -1.0f / z1};
   return {shift, 1.0f / above, threshold, 1};
 }
 
@@ -464,6 +474,6 @@ ABLATE_HD F UnscaledWeight(const Config& config, const RowStat& stat, F u) {
 }
 
 // E' = this * sum h.
-ABLATE_HD float SumHFactor(const RowConst& row) { return row.offset / row.n; }
+ABLATE_HD float SumHFactor(const RowConst& row) { return row.offset / row.multiplier; }
 
 }  // namespace ablate::score

@@ -90,6 +90,39 @@ TEST(Score, RowConstantsOfScalesAndBiases) {
   EXPECT_NEAR(row.beta, -std::log(256.0), 1e-6);
 }
 
+TEST(Score, ClampsBoundTheScaleAndTheMultiplierAlone) {
+  for (const std::string& name : ScoreScaleNames()) {
+    AttentionSpec spec{
+        .scale = *ParseScoreScale(name), .scale_constant = 0.3, .logit_bias = LogitBias::kNegLogN, .sharpen_p = 3.0};
+    const float s = spec.has_learned_scale() ? 0.5f : 1.0f, b = spec.has_learned_bias() ? 0.25f : 0.0f;
+    const auto row = [&](int n) { return MakeRowConst(MakeConfig(spec, 16), n - 1, n, s, b, 0); };
+    const RowConst at_40 = row(40), plain = row(200);
+    EXPECT_EQ(plain.multiplier, 200);
+    if (name == "constant_log_n") {
+      EXPECT_NEAR(plain.c, 0.3 * std::log(200.0), 1e-6);
+      EXPECT_EQ(row(1).c, 0);
+    }
+    spec.scale_clamp = 40;
+    EXPECT_EQ(row(200).c, at_40.c) << name;
+    EXPECT_EQ(row(200).c_by_s, at_40.c_by_s) << name;
+    EXPECT_EQ(row(200).c != plain.c, spec.has_growing_scale()) << name;
+    EXPECT_EQ(row(200).beta, plain.beta) << name;
+    EXPECT_EQ(row(200).multiplier, 200);
+    spec.scale_clamp = 0, spec.sharpen_clamp = 50;
+    EXPECT_EQ(row(200).c, plain.c) << name;
+    EXPECT_EQ(row(200).multiplier, 50);
+    EXPECT_EQ(row(40).multiplier, 40);
+    EXPECT_EQ(SumHFactor(row(200)), 1.0f / 50);
+  }
+  // A thousand keys of 1 but for one of 3: 3 / 1002 of the weight, above 1 / 1000 and below 1 / 300.
+  AttentionSpec spec{.sharpen_p = 3.0};
+  EXPECT_GT(SharpenedStat(MakeRowConst(MakeConfig(spec, 16), 999, 1000, 1, 0, 0), 0, 1002, 3).c, 0);
+  spec.sharpen_clamp = 300;
+  EXPECT_LT(SharpenedStat(MakeRowConst(MakeConfig(spec, 16), 999, 1000, 1, 0, 0), 0, 1002, 3).c, 0);
+  spec = {.normalisation = Normalisation::kCount, .scale_clamp = 3, .sharpen_clamp = 3};
+  EXPECT_EQ(MakeRowConst(MakeConfig(spec, 16), 9, 10, 1, 0, 0).weight, 0.1f);
+}
+
 TEST(Score, AlibiSlopesAreThePapers) {
   // 8 heads: 1/2 to 1/256. 12: those of 8, then the odd ones of 16 (arXiv 2108.12409, its authors' get_slopes).
   for (int h = 0; h < 8; ++h) {

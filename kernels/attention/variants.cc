@@ -1,5 +1,6 @@
 #include "kernels/attention/variants.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -24,6 +25,7 @@ constexpr NameRow<ScoreScale> kScoreScales[] = {
     {ScoreScale::kSsmax, "ssmax"},
     {ScoreScale::kSsmaxBias, "ssmax_bias"},
     {ScoreScale::kConstant, "constant"},
+    {ScoreScale::kConstantLogN, "constant_log_n"},
 };
 constexpr NameRow<Activation> kActivations[] = {
     {Activation::kExp, "exp"},   {Activation::kSoftplus, "softplus"},        {Activation::kSigmoid, "sigmoid"},
@@ -119,9 +121,14 @@ absl::Status ValidateAttentionSpec(const AttentionSpec& spec) {
     return absl::InvalidArgumentError(
         absl::StrCat("attention.offset_free_rows is ", spec.offset_free_rows, "; it must be at least 0"));
   }
-  if (spec.scale == ScoreScale::kConstant && !std::isfinite(spec.scale_constant)) {
+  if (spec.has_constant() && !std::isfinite(spec.scale_constant)) {
     return absl::InvalidArgumentError(
         absl::StrCat("attention.scale_constant is ", ShortestDouble(spec.scale_constant), "; it must be finite"));
+  }
+  if (spec.scale_clamp < 0 || spec.sharpen_clamp < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("eval.attention.", spec.scale_clamp < 0 ? "scale_clamp" : "sharpen_clamp", " is to a length of ",
+                     std::min(spec.scale_clamp, spec.sharpen_clamp), "; it must be at least 0"));
   }
   return absl::OkStatus();
 }

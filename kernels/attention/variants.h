@@ -8,8 +8,8 @@
 //            - m_h (i - j)               m_h: the head's slope (arXiv 2108.12409; docs/attention.md)
 //   u_ij   = phi(z_ij)                   `activation`
 //   a_ij   = u_ij / sum_j u_ij           `normalisation` l1; u/n for count; u for none
-//   y_ij   = max(0, a_ij n - o_i)        only if sharpen_p is set; o_i = sharpen_offset, 0 for the first
-//   w_ij   = y_ij^p / sum_j y_ij^p       offset_free_rows rows
+//   y_ij   = max(0, a_ij N - o_i)        only if sharpen_p is set; o_i = sharpen_offset, 0 for the first
+//   w_ij   = y_ij^p / sum_j y_ij^p       offset_free_rows rows; N = n, or min(n, sharpen_clamp)
 //   out_i  = sum_j w_ij v_j
 //
 // Permanent names: variants, fields and their values are stored in users' databases.
@@ -35,6 +35,7 @@ enum class ScoreScale {
   kSsmax,         // "ssmax": s log n / sqrt d, s learned per head and layer
   kSsmaxBias,     // "ssmax_bias": (s log n + b) / sqrt d
   kConstant,      // "constant": scale_constant
+  kConstantLogN,  // "constant_log_n": scale_constant log n
 };
 enum class Activation { kExp, kSoftplus, kSigmoid, kRelu, kReluSquared };
 enum class Normalisation { kL1, kCount, kNone };
@@ -48,7 +49,7 @@ enum class LogitBias {
 struct AttentionSpec {
   QkNorm qk_norm = QkNorm::kNone;
   ScoreScale scale = ScoreScale::kInvSqrtD;
-  double scale_constant = 1.0;  // c of ScoreScale::kConstant
+  double scale_constant = 1.0;  // c of ScoreScale::kConstant and kConstantLogN
   Activation activation = Activation::kExp;
   Normalisation normalisation = Normalisation::kL1;
   LogitBias logit_bias = LogitBias::kNone;
@@ -57,14 +58,23 @@ struct AttentionSpec {
   double sharpen_offset = 1.0;
   int offset_free_rows = 3;
   bool alibi = false;  // set by the model from its kind of positions: no axis of the family, not in the table
+  // Of evaluation, not in the table; 0: none. Each bounds n in one place, and acts in rows of more keys only.
+  int scale_clamp = 0;    // log n of the scale is log min(n, this); that of the logit bias stays
+  int sharpen_clamp = 0;  // N of the sharpening is min(n, this)
 
   bool has_learned_scale() const { return scale == ScoreScale::kSsmax || scale == ScoreScale::kSsmaxBias; }
   bool has_learned_bias() const { return scale == ScoreScale::kSsmaxBias; }
+  // Whether c_i is a function of log n.
+  bool has_growing_scale() const {
+    return scale == ScoreScale::kLogN || scale == ScoreScale::kLogDLogN || scale == ScoreScale::kLogNInvSqrtD ||
+           scale == ScoreScale::kConstantLogN || has_learned_scale();
+  }
+  bool has_constant() const { return scale == ScoreScale::kConstant || scale == ScoreScale::kConstantLogN; }
   bool operator==(const AttentionSpec&) const = default;
 };
 
 // InvalidArgument, with the field's axis name and the reason: sharpening without l1, p < 1 or not finite, negative
-// offset, negative offset_free_rows, a constant scale that is not finite.
+// offset, negative offset_free_rows, a constant scale that is not finite, a negative clamp.
 absl::Status ValidateAttentionSpec(const AttentionSpec& spec);
 
 struct AttentionVariant {

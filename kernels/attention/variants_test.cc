@@ -54,6 +54,14 @@ TEST(Variants, RowsSayWhatThePapersSay) {
   EXPECT_TRUE(FindAttentionVariant("ssmax")->spec.has_learned_scale());
 }
 
+TEST(Variants, GrowingScalesAreThoseWithLogN) {
+  for (const std::string& name : ScoreScaleNames()) {
+    const bool grows = name.find("log_n") != std::string::npos || name.find("ssmax") == 0;
+    EXPECT_EQ((AttentionSpec{.scale = *ParseScoreScale(name)}.has_growing_scale()), grows) << name;
+    EXPECT_EQ((AttentionSpec{.scale = *ParseScoreScale(name)}.has_constant()), name.find("constant") == 0) << name;
+  }
+}
+
 template <class Enum, class Parse>
 void RoundTrip(const std::vector<std::string>& names, Parse parse) {
   std::set<std::string> seen;
@@ -74,7 +82,7 @@ TEST(Variants, EnumNamesRoundTrip) {
   RoundTrip<Activation>(ActivationNames(), ParseActivation);
   RoundTrip<Normalisation>(NormalisationNames(), ParseNormalisation);
   RoundTrip<LogitBias>(LogitBiasNames(), ParseLogitBias);
-  EXPECT_EQ(ScoreScaleNames().size(), 9u);
+  EXPECT_EQ(ScoreScaleNames().size(), 10u);
   EXPECT_EQ(ActivationNames().size(), 5u);
 }
 
@@ -93,6 +101,10 @@ TEST(Variants, InvalidSpecsNameTheirAxis) {
   EXPECT_THAT(message({.offset_free_rows = -1}), HasSubstr("attention.offset_free_rows"));
   EXPECT_THAT(message({.scale = ScoreScale::kConstant, .scale_constant = std::nan("")}),
               HasSubstr("attention.scale_constant"));
+  EXPECT_THAT(message({.scale = ScoreScale::kConstantLogN, .scale_constant = std::nan("")}),
+              HasSubstr("attention.scale_constant"));
+  EXPECT_THAT(message({.scale_clamp = -1}), HasSubstr("eval.attention.scale_clamp is to a length of -1"));
+  EXPECT_THAT(message({.sharpen_clamp = -2}), HasSubstr("eval.attention.sharpen_clamp is to a length of -2"));
   EXPECT_TRUE(ValidateAttentionSpec({.sharpen_p = 2.5, .sharpen_offset = 0.5}).ok());
 }
 

@@ -241,6 +241,34 @@ TEST(CpuAttention, Alibi) {
   }
 }
 
+// log n of the scale and N of the sharpening bounded, each alone and both: below the clamp the bits stay.
+TEST(CpuAttention, Clamps) {
+  std::vector<AttentionVariant> variants = AttentionVariants();
+  variants.push_back({"constant_log_n", {.scale = ScoreScale::kConstantLogN, .scale_constant = 0.3}, ""});
+  for (const AttentionVariant& variant : variants) {
+    for (const auto& [scale_clamp, sharpen_clamp] : {std::pair(20, 0), {0, 25}, {16, 40}}) {
+      for (int window : {0, 50}) {
+        AttentionSpec spec = variant.spec;
+        spec.scale_clamp = scale_clamp, spec.sharpen_clamp = sharpen_clamp;
+        if (spec.sharpen_p) spec.sharpen_p = 3;
+        const AttentionShape shape{.B = 1, .T = 90, .H = 2, .D = 16, .window = window};
+        SCOPED_TRACE(Trace(variant.name, spec, shape) + " " + std::to_string(scale_clamp));
+        const Inputs in(spec, shape, 17 + scale_clamp + window);
+        CompareWithReference(spec, in);
+        if (::testing::Test::HasFailure()) return;
+        AttentionSpec plain = spec;
+        plain.scale_clamp = plain.sharpen_clamp = 0;
+        const Floats clamped_out = RunCpu(spec, in, 1).out, plain_out = RunCpu(plain, in, 1).out;
+        const bool acts =
+            (scale_clamp > 0 && spec.has_growing_scale()) || (sharpen_clamp > 0 && spec.sharpen_p.has_value());
+        EXPECT_EQ(std::memcmp(clamped_out.data(), plain_out.data(), sizeof(float) * plain_out.size()) != 0, acts);
+        const int unreached = 16 * shape.H * shape.D;  // rows of n <= 16
+        EXPECT_EQ(std::memcmp(clamped_out.data(), plain_out.data(), sizeof(float) * unreached), 0);
+      }
+    }
+  }
+}
+
 std::vector<double> Norms(const std::vector<double>& x, int D, bool l2) {
   std::vector<double> norms(x.size() / D, 1.0);
   for (size_t i = 0; l2 && i < norms.size(); ++i) {

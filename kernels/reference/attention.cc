@@ -51,7 +51,7 @@ struct Scale {
 
 Scale ScaleOf(const AttentionSpec& spec, int D, double n, double s, double b) {
   const double root = 1 / std::sqrt(static_cast<double>(D)), log_d = std::log(static_cast<double>(D)),
-               log_n = std::log(n);
+               log_n = std::log(spec.scale_clamp > 0 ? std::min<double>(n, spec.scale_clamp) : n);
   switch (spec.scale) {
     case ScoreScale::kOne:
       return {1, 0, 0};
@@ -71,6 +71,8 @@ Scale ScaleOf(const AttentionSpec& spec, int D, double n, double s, double b) {
       return {(s * log_n + b) * root, log_n * root, root};
     case ScoreScale::kConstant:
       return {spec.scale_constant, 0, 0};
+    case ScoreScale::kConstantLogN:
+      return {spec.scale_constant * log_n, 0, 0};
   }
   return {0, 0, 0};
 }
@@ -170,13 +172,14 @@ AttentionResult Attention(const AttentionSpec& spec, int T, int D, int window, c
     const double factor = l1 ? 1 / z1 : spec.normalisation == Normalisation::kCount ? 1 / n : 1;
     for (int j = first; j <= i; ++j) w[j] = a[j] = factor * u[j];
 
-    double largest_y = 0, z2 = 0;
+    double largest_y = 0, z2 = 0, multiplier = n;
     bool sharpened = spec.sharpen_p.has_value();
     const double p = spec.sharpen_p.value_or(1);
     if (sharpened) {
       const double offset = i < spec.offset_free_rows ? 0 : spec.sharpen_offset;
+      if (spec.sharpen_clamp > 0) multiplier = std::min<double>(n, spec.sharpen_clamp);
       for (int j = first; j <= i; ++j) {
-        y[j] = std::max(0.0, a[j] * n - offset);
+        y[j] = std::max(0.0, a[j] * multiplier - offset);
         largest_y = std::max(largest_y, y[j]);
       }
       if (largest_y <= kMinContrast) {
@@ -208,7 +211,7 @@ AttentionResult Attention(const AttentionSpec& spec, int T, int D, int window, c
     }
     if (sharpened) {  // dw -> da
       for (int j = first; j <= i; ++j) {
-        dz[j] = y[j] > 0 ? p * std::pow(y[j], p - 1) * (dz[j] - mean_gradient) / z2 / largest_y * n : 0;
+        dz[j] = y[j] > 0 ? p * std::pow(y[j], p - 1) * (dz[j] - mean_gradient) / z2 / largest_y * multiplier : 0;
       }
     }
     double mean_da = 0;

@@ -98,6 +98,10 @@ TEST(ReferenceAttention, GradientsOfEveryVariantAgreeWithFiniteDifferences) {
     alibi.alibi = true;
     CheckFiniteDifferences(alibi, 9, 6, 0);
     CheckFiniteDifferences(alibi, 9, 6, 4);
+    AttentionSpec clamped = variant.spec;
+    clamped.scale_clamp = 4, clamped.sharpen_clamp = 5;
+    CheckFiniteDifferences(clamped, 9, 6, 0);
+    CheckFiniteDifferences(clamped, 9, 6, 7);
     for (double p : {1.0, 2.5, 3.0, 50.0}) {
       AttentionSpec spec = variant.spec;
       if (spec.normalisation != Normalisation::kL1) break;
@@ -126,6 +130,52 @@ TEST(ReferenceAttention, EveryValueOfEveryAxisHasAGradient) {
         }
       }
     }
+  }
+}
+
+// The formula of docs/attention.md, row by row, with log min(n, 4), or with min(n, 6) times the weight.
+TEST(ReferenceAttention, ClampsAreTheFormula) {
+  const int T = 20, D = 6;
+  const std::vector<double> q = Normal(T * D, 1), k = Normal(T * D, 2), v = Normal(T * D, 3);
+  AttentionSpec spec{
+      .scale = ScoreScale::kConstantLogN, .scale_constant = 0.3, .activation = Activation::kSoftplus, .sharpen_p = 3.0};
+  std::vector<std::vector<double>> results;
+  for (const auto& [scale_clamp, sharpen_clamp] : {std::pair(0, 0), {4, 0}, {0, 6}, {4, 6}}) {
+    spec.scale_clamp = scale_clamp, spec.sharpen_clamp = sharpen_clamp;
+    std::vector<double> want;
+    int uncontrasted = 0;
+    for (int i = 0; i < T; ++i) {
+      const double n = i + 1, of_scale = scale_clamp > 0 ? std::min(n, 4.0) : n;
+      const double of_sharpening = sharpen_clamp > 0 ? std::min(n, 6.0) : n;
+      std::vector<double> a(i + 1), w(i + 1);
+      double sum = 0, powers = 0;
+      for (int j = 0; j <= i; ++j) {
+        double dot = 0;
+        for (int d = 0; d < D; ++d) dot += q[i * D + d] * k[j * D + d];
+        a[j] = std::log(1 + std::exp(0.3 * std::log(of_scale) * dot));
+        sum += a[j];
+      }
+      for (int j = 0; j <= i; ++j) {
+        a[j] /= sum;
+        w[j] = std::pow(std::max(0.0, a[j] * of_sharpening - (i < 3 ? 0 : 1)), 3);
+        powers += w[j];
+      }
+      uncontrasted += powers == 0;
+      for (int d = 0; d < D; ++d) {
+        double out = 0;
+        for (int j = 0; j <= i; ++j) out += (powers > 0 ? w[j] / powers : a[j]) * v[j * D + d];
+        want.push_back(out);
+      }
+    }
+    const AttentionResult got = Attention(spec, T, D, 0, q.data(), k.data(), v.data(), 1, 0, nullptr);
+    EXPECT_LT(RelativeError(got.out, want), 1e-10) << scale_clamp << " " << sharpen_clamp;
+    EXPECT_EQ(got.counts.uncontrasted_rows, uncontrasted);
+    // Rows that do not reach a clamp are as they were.
+    if (!results.empty()) {
+      EXPECT_TRUE(std::equal(got.out.begin(), got.out.begin() + 4 * D, results[0].begin()));
+      EXPECT_NE(got.out[19 * D], results[0][19 * D]);
+    }
+    results.push_back(got.out);
   }
 }
 

@@ -159,6 +159,22 @@ TEST(AttentionBf16, Alibi) {
   }
 }
 
+// log n of the scale and N of the sharpening bounded, each alone and both.
+TEST(AttentionBf16, Clamps) {
+  std::vector<AttentionVariant> variants = AttentionVariants();
+  variants.push_back({"constant_log_n", {.scale = ScoreScale::kConstantLogN, .scale_constant = 0.3}, ""});
+  for (const AttentionVariant& variant : variants) {
+    for (const auto& [scale_clamp, sharpen_clamp] : {std::pair(20, 0), {0, 40}, {16, 40}}) {
+      AttentionSpec spec = variant.spec;
+      spec.scale_clamp = scale_clamp, spec.sharpen_clamp = sharpen_clamp;
+      if (spec.sharpen_p) spec.sharpen_p = 3;
+      SCOPED_TRACE(std::to_string(scale_clamp) + " " + std::to_string(sharpen_clamp));
+      Compare(variant.name, spec, {.B = 1, .T = 100, .H = 2, .D = 32, .window = scale_clamp == 0 ? 70 : 0}, 500);
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
 TEST(AttentionBf16, EveryPowerOnEveryActivation) {
   for (const std::string& activation : ActivationNames()) {
     for (double p : {1.0, 1.25, 2.0, 2.5, 3.0, 5.0, 15.0, 15.5, 50.0, 100.0}) {

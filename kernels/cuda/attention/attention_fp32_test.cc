@@ -108,6 +108,23 @@ TEST(CudaAttention, Alibi) {
   }
 }
 
+// log n of the scale and N of the sharpening bounded, each alone and both.
+TEST(CudaAttention, Clamps) {
+  std::vector<AttentionVariant> variants = AttentionVariants();
+  variants.push_back({"constant_log_n", {.scale = ScoreScale::kConstantLogN, .scale_constant = 0.3}, ""});
+  for (const AttentionVariant& variant : variants) {
+    for (const auto& [scale_clamp, sharpen_clamp] : {std::pair(20, 0), {0, 25}, {16, 40}}) {
+      AttentionSpec spec = variant.spec;
+      spec.scale_clamp = scale_clamp, spec.sharpen_clamp = sharpen_clamp;
+      if (spec.sharpen_p) spec.sharpen_p = 3;
+      const AttentionShape shape{.B = 1, .T = 90, .H = 2, .D = 16, .window = scale_clamp == 0 ? 50 : 0};
+      SCOPED_TRACE(Trace(variant.name, spec, shape) + " " + std::to_string(scale_clamp));
+      CompareWithReference(spec, Inputs(spec, shape, 17 + scale_clamp));
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
 TEST(CudaAttention, EveryPowerOnEveryActivation) {
   for (const std::string& activation : ActivationNames()) {
     for (double p : {1.0, 1.25, 2.0, 2.5, 3.0, 5.0, 15.0, 15.5, 50.0, 99.5, 100.0}) {
