@@ -7,8 +7,8 @@
 
 namespace ablate {
 
-// The variant with the fields that `config` overrides; train_length is train.length. InvalidArgument: the fields do not
-// fit together (ValidateAttentionSpec).
+// The variant with the fields that `config` overrides; train_length, and a clamp that is set, are train.length.
+// InvalidArgument: the fields do not fit together (ValidateAttentionSpec).
 absl::StatusOr<AttentionSpec> AttentionSpecFrom(const ConfigView& config);
 
 }  // namespace ablate

@@ -134,6 +134,19 @@ TEST(ConfigView, EvaluationOverridesAttentionAtEvaluationOnly) {
   EXPECT_EQ(AttentionSpecFrom(ConfigView(training))->sharpen_p, 15.0);
 }
 
+TEST(ConfigView, ClampsAreToTheTrainingLengthAtEvaluationOnly) {
+  const auto training = Config({{"attention.variant", "lssar"}, {"train.length", "100"}});
+  const AttentionSpec trained = *AttentionSpecFrom(ConfigView(training));
+  EXPECT_EQ(trained.scale_clamp, 0);
+  EXPECT_EQ(trained.sharpen_clamp, 0);
+  AttentionSpec spec = *AttentionSpecFrom(ConfigView(training, Config({{"eval.attention.scale_clamp", "on"}})));
+  EXPECT_EQ(spec.scale_clamp, 100);
+  EXPECT_EQ(spec.sharpen_clamp, 0);
+  spec = *AttentionSpecFrom(ConfigView(training, Config({{"eval.attention.sharpen_clamp", "true"}})));
+  EXPECT_EQ(spec.scale_clamp, 0);
+  EXPECT_EQ(spec.sharpen_clamp, 100);
+}
+
 TEST(ConfigView, DefaultsGiveWayToWhatWasSet) {
   const ConfigView shorter(Config({{"train.steps", "150"}}));
   EXPECT_EQ(shorter.Integer("train.warmup_steps"), 15);
@@ -172,6 +185,10 @@ TEST(Canonical, LeavesOutWhatCannotAct) {
             R"({"train.min_learning_rate_ratio":0})");
   EXPECT_EQ(ToJson(Canonical(Config({{"attention.scale_constant", "2"}, {"attention.scale", "constant"}}))),
             R"({"attention.scale":"constant","attention.scale_constant":2})");
+  EXPECT_EQ(ToJson(Canonical(Config({{"attention.scale_constant", "2"}, {"attention.scale", "constant_log_n"}}))),
+            R"({"attention.scale":"constant_log_n","attention.scale_constant":2})");
+  EXPECT_EQ(ToJson(Canonical(Config({{"eval.attention.scale_clamp", "off"}, {"eval.attention.sharpen_clamp", "on"}}))),
+            R"({"eval.attention.sharpen_clamp":true})");
   EXPECT_EQ(
       ToJson(Canonical(Config({{"attention.ssmax_init", "0.2"},
                                {"attention.variant", "ssmax"},
@@ -245,6 +262,9 @@ TEST(CheckConfiguration, FindsWhatDoesNotFitTogether) {
       {Config({{"attention.variant", "sigmoid"}}), Config({{"eval.attention.p", "3"}}), "attention.normalisation"},
       {{}, Config({{"eval.attention.scale", "ssmax"}}), "learned parameters"},
       {{}, Config({{"eval.attention.scale", "constant"}}), "needs eval.attention.scale_constant"},
+      {Config({{"attention.scale", "constant"}}), Config({{"eval.attention.scale", "constant_log_n"}}),
+       "eval.attention.scale constant_log_n needs eval.attention.scale_constant"},
+      {Config({{"eval.attention.scale_clamp", "on"}}), {}, "acts at evaluation only"},
       {Config({{"eval.ntk", "on"}}), {}, "acts at evaluation only"},
       {{}, Config({{"attention.p", "3"}}), "shapes training"},
       {Config({{"model.width", "8"}}), Config({{"eval.ntk", "on"}}), "head dimension above 2"},

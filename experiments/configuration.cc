@@ -60,7 +60,7 @@ bool TextIs(std::string_view axis, std::initializer_list<std::string_view> any_o
 
 // Whether a setting changes nothing beside the others: it would only make two keys of one training.
 bool CannotAct(std::string_view axis, const ValueMap& given) {
-  if (axis == "attention.scale_constant") return !TextIs("attention.scale", {"constant"}, given);
+  if (axis == "attention.scale_constant") return !TextIs("attention.scale", {"constant", "constant_log_n"}, given);
   if (axis == "attention.ssmax_init") return !TextIs("attention.scale", {"ssmax", "ssmax_bias"}, given);
   if (axis == "model.rope_base") return !TextIs("model.position", {"rope"}, given);
   if (axis == "train.min_learning_rate_ratio") return !TextIs("train.schedule", {"cosine"}, given);
@@ -193,6 +193,8 @@ absl::StatusOr<AttentionSpec> AttentionSpecFrom(const ConfigView& config) {
   spec.sharpen_p = config.Has("attention.p") ? std::optional<double>(config.Number("attention.p")) : std::nullopt;
   spec.sharpen_offset = config.Number("attention.offset");
   spec.offset_free_rows = static_cast<int>(config.Integer("attention.offset_free_rows"));
+  if (config.Flag("eval.attention.scale_clamp")) spec.scale_clamp = spec.train_length;
+  if (config.Flag("eval.attention.sharpen_clamp")) spec.sharpen_clamp = spec.train_length;
   ABLATE_RETURN_IF_ERROR(ValidateAttentionSpec(spec));
   return spec;
 }
@@ -229,9 +231,10 @@ absl::Status CheckConfiguration(const v1::Configuration& training, const v1::Con
                                " needs learned parameters that training with attention.scale ",
                                trained.Text("attention.scale"), " does not make"));
   }
-  if (measured.Text("attention.scale") == "constant" && trained.Text("attention.scale") != "constant" &&
+  if (measured_spec.has_constant() && measured_spec.scale != trained_spec.scale &&
       !measured.Has("eval.attention.scale_constant")) {
-    return Refuse("eval.attention.scale constant needs eval.attention.scale_constant");
+    return Refuse(absl::StrCat("eval.attention.scale ", measured.Text("attention.scale"),
+                               " needs eval.attention.scale_constant"));
   }
   if (measured.Text("eval.ntk") == "dynamic" && position == "rope" && head_dim <= 2) {
     return Refuse(

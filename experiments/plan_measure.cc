@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "experiments/attention_config.h"
 #include "experiments/axes.h"
 #include "experiments/plan_check.h"
 #include "experiments/planner.h"
@@ -41,17 +42,21 @@ absl::Status Planner::Measure(int arm, const v1::Configuration& eval, const std:
 
   v1::Configuration acting = eval;
   if (!rope) DropSetting("eval.rope_theta_scale", &acting);
-  const bool trained_constant = training.Text("attention.scale") == "constant";
-  const bool constant = ConfigView(trained.config, acting).Text("attention.scale") == "constant";
+  const ConfigView measured(trained.config, acting);
+  ABLATE_ASSIGN_OR_RETURN(const AttentionSpec spec, AttentionSpecFrom(measured));
+  const bool trained_scale = measured.Text("attention.scale") == training.Text("attention.scale");
   for (const v1::Setting& setting : eval.settings()) {
     const std::string& axis = setting.axis();
     if (axis == "eval.attention.p" || axis == "eval.attention.scale") {
       if (SameValue(setting.value(), training.Get(axis.substr(5)))) DropSetting(axis, &acting);
     } else if (axis == "eval.attention.scale_constant") {
-      const bool repeats = trained_constant && SameValue(setting.value(), training.Get("attention.scale_constant"));
-      if (!constant || repeats) DropSetting(axis, &acting);
+      const bool repeats = trained_scale && SameValue(setting.value(), training.Get("attention.scale_constant"));
+      if (!spec.has_constant() || repeats) DropSetting(axis, &acting);
     }
   }
+  // Without an offset the sharpening is scale free: its N cancels.
+  if (!spec.has_growing_scale()) DropSetting("eval.attention.scale_clamp", &acting);
+  if (!spec.sharpen_p.has_value() || spec.sharpen_offset == 0) DropSetting("eval.attention.sharpen_clamp", &acting);
 
   for (const Asked& cell : asked) {
     const double exact = cell.length.has_multiple() ? cell.length.multiple() * static_cast<double>(trained.length)
@@ -76,7 +81,12 @@ absl::Status Planner::Measure(int arm, const v1::Configuration& eval, const std:
         break;
       }
     }
-    const bool windowed = ConfigView({}, measurement.eval_config).Integer("eval.attention.window") > 0;
+    const int64_t window = ConfigView({}, measurement.eval_config).Integer("eval.attention.window");
+    const bool windowed = window > 0;
+    if (tokens <= trained.length || (windowed && window <= trained.length)) {
+      DropSetting("eval.attention.scale_clamp", &measurement.eval_config);
+      DropSetting("eval.attention.sharpen_clamp", &measurement.eval_config);
+    }
     if (windowed || tokens <= trained.length) DropSetting("eval.gain", &measurement.eval_config);
     if (measurement.ntk) {
       AppendSetting("eval.ntk", TextValue("dynamic"), &measurement.eval_config);

@@ -20,6 +20,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSubsetOf;
+using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 v1::SweepSpec Spec(const std::string& yaml) {
   auto spec = ParseSweepFile("data: {path: a.txt, sha256: " + std::string(64, 'a') + "}\n" + yaml, "test.yaml");
@@ -206,10 +208,16 @@ TEST(Plan, ASwitchKeepsWhatTheArmSet) {
 TEST(Plan, EvaluationAxesNeverAddATraining) {
   const std::string base = "settings: {train.steps: 100}\nseeds: 2\naxes:\n  attention.variant: [softmax, lssar]\n";
   const Plan plain = PlanOf(base);
-  const std::string axes[] = {"eval.ntk: [off, dynamic]",          "eval.rope_theta_scale: [1, 50]",
-                              "eval.ntk_factor: [1, 2]",           "eval.attention.window: [0, 256]",
-                              "eval.target_spans: [8, 16]",        "eval.attention.p: [none, 3]",
-                              "eval.attention.scale: [one, log_d]", "eval.gain: [false, true]"};
+  const std::string axes[] = {"eval.ntk: [off, dynamic]",
+                              "eval.rope_theta_scale: [1, 50]",
+                              "eval.ntk_factor: [1, 2]",
+                              "eval.attention.window: [0, 256]",
+                              "eval.target_spans: [8, 16]",
+                              "eval.attention.p: [none, 3]",
+                              "eval.attention.scale: [one, log_d]",
+                              "eval.gain: [false, true]",
+                              "eval.attention.scale_clamp: [false, true]",
+                              "eval.attention.sharpen_clamp: [false, true]"};
   std::string all = base;
   for (const std::string& axis : axes) {
     const v1::SweepSpec spec = Spec(base + "  " + axis + "\n");
@@ -252,6 +260,46 @@ TEST(Plan, WhatCannotActIsComputedOnce) {
   }
   const Plan lengths = PlanOf("seeds: 1\nevaluate: {lengths: [1x, 256, 512, 2x]}");
   EXPECT_EQ(lengths.evaluations.size(), 2u);
+}
+
+// A clamp acts above 1x alone, and on what it clamps.
+TEST(Plan, ClampsThatCannotActAreLeftOut) {
+  const std::string clamps =
+      "axes: {eval.attention.scale_clamp: [false, true], eval.attention.sharpen_clamp: [false, true]}\nseeds: 1\n"
+      "evaluate: {lengths: [0.5x, 1x, 2x]}\n";
+  const auto evaluations = [&](const std::string& settings) {
+    const v1::SweepSpec spec = Spec("settings: {" + settings + "}\n" + clamps);
+    const Plan plan = PlanOf(spec);
+    CheckInvariants(spec, plan);
+    EXPECT_EQ(plan.arms.size(), 4u);
+    EXPECT_EQ(plan.stages.size(), 1u);
+    std::vector<std::string> above;
+    for (const PlannedEvaluation& planned : plan.evaluations) {
+      if (planned.length_tokens <= 256) {
+        EXPECT_EQ(ToJson(planned.eval_config).find("clamp"), std::string::npos);
+      } else {
+        above.push_back(ToJson(planned.eval_config));
+      }
+    }
+    EXPECT_EQ(plan.evaluations.size(), 2 + above.size());
+    return above;
+  };
+  const std::string scale = R"("eval.attention.scale_clamp":true)", sharpen = R"("eval.attention.sharpen_clamp":true)";
+  EXPECT_THAT(evaluations("attention.variant: lssar"),
+              UnorderedElementsAre("{}", "{" + scale + "}", "{" + sharpen + "}", "{" + scale + "," + sharpen + "}"));
+  EXPECT_THAT(evaluations("attention.variant: lssa"), UnorderedElementsAre("{}", "{" + scale + "}"));
+  EXPECT_THAT(evaluations("attention.variant: ssmax"), UnorderedElementsAre("{}", "{" + scale + "}"));
+  EXPECT_THAT(evaluations("attention.variant: softmax_sharpened"), UnorderedElementsAre("{}", "{" + sharpen + "}"));
+  EXPECT_THAT(evaluations("attention.variant: lssar, attention.offset: 0"),
+              UnorderedElementsAre("{}", "{" + scale + "}"));
+  EXPECT_THAT(evaluations("attention.variant: softmax"), UnorderedElementsAre("{}"));
+  // What evaluation overrides decides.
+  EXPECT_THAT(evaluations("attention.variant: lssar, eval.attention.p: none"), SizeIs(2));
+  EXPECT_THAT(evaluations("attention.variant: lssar, eval.attention.scale: log_d"), SizeIs(2));
+  EXPECT_THAT(evaluations("eval.attention.scale: constant_log_n, eval.attention.scale_constant: 2"), SizeIs(2));
+  // No row attends more keys than the window.
+  EXPECT_THAT(evaluations("attention.variant: lssar, eval.attention.window: 256"), SizeIs(1));
+  EXPECT_THAT(evaluations("attention.variant: lssar, eval.attention.window: 257"), SizeIs(4));
 }
 
 TEST(Plan, OrderInTheFileChangesNoKey) {

@@ -209,6 +209,34 @@ TEST_F(EvaluationTest, NtkActsAboveTheTrainingLengthOnly) {
   EXPECT_NE(Metric(Measure(With(With(At(128), "eval.ntk", "dynamic"), "eval.ntk_factor", 2)), "loss"), on);
 }
 
+TEST_F(EvaluationTest, ClampsActAboveTheTrainingLengthOnly) {
+  const v1::Configuration config = SmallConfig("lssar");
+  const std::string weights = Train(config, "lssar");
+  const auto loss = [&](int64_t length, std::initializer_list<const char*> flags, int window = 0) {
+    v1::RunEvaluation request = EvaluationRequest(data_, config, length, weights, 30);
+    for (const char* flag : flags) SetFlag(request.mutable_task()->mutable_eval_config(), flag, true);
+    if (window > 0) request = With(request, "eval.attention.window", window);
+    return Metric(Measure(request), "loss_targets");
+  };
+  const char *scale = "eval.attention.scale_clamp", *sharpen = "eval.attention.sharpen_clamp";
+  for (const int64_t length : {8, 16}) {
+    EXPECT_EQ(loss(length, {scale, sharpen}), loss(length, {}));
+  }
+  const double plain = loss(128, {}), by_scale = loss(128, {scale}), by_sharpening = loss(128, {sharpen});
+  EXPECT_NE(by_scale, plain);
+  EXPECT_NE(by_sharpening, plain);
+  EXPECT_NE(by_scale, by_sharpening);
+  // Rows of 16 keys: as in training.
+  EXPECT_EQ(loss(128, {scale, sharpen}, 16), loss(128, {}, 16));
+
+  v1::RunEvaluation clamped = EvaluationRequest(data_, config, 128, weights, 30);
+  SetFlag(clamped.mutable_task()->mutable_eval_config(), scale, true);
+  const auto parsed = EvalConfigFrom(config, clamped.task().eval_config(), 128);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->options.attention->scale_clamp, 16);
+  EXPECT_EQ(parsed->options.attention->sharpen_clamp, 0);
+}
+
 TEST_F(EvaluationTest, OverridesActAndNumbersDoNotDependOnTheBatch) {
   const double plain = Metric(Measure(At(128)), "loss_targets");
   const double windowed = Metric(Measure(With(At(128), "eval.attention.window", 4)), "loss_targets");
