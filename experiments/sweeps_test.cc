@@ -1,4 +1,5 @@
 // The checked-in sweep files, and the worked example of docs/claims.md: they read, plan, and come to what is said.
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -97,6 +98,34 @@ TEST(CheckedInSweeps, NtkCostsNoTrainingAndOneTimesIsMeasuredOnce) {
         EXPECT_THAT(ntk, SizeIs(length > plan.arms[point.arm].train_length ? 2 : 1));
       }
     }
+  }
+}
+
+// Growth is not size: the mean of the scale over the training length is the same with it and without.
+TEST(CheckedInSweeps, MagnitudesOfTheFactorialAreMatched) {
+  auto claims = CheckedIn();
+  for (const std::string name : {"factorial", "factorial-124m"}) {
+    std::map<std::string, std::set<std::string>> scales;  // by qk_norm
+    for (const auto& arm : claims[name].plan.arms) {
+      v1::Configuration config = claims[name].spec.settings();
+      config.mutable_settings()->MergeFrom(arm.values.settings());
+      const ConfigView view(config);
+      const double d = view.Number("model.width") / view.Number("model.heads"), T = view.Number("train.length");
+      double mean_log_n = 0;
+      for (double n = 1; n <= T; ++n) mean_log_n += std::log(n) / T;
+      const std::string scale = view.Text("attention.scale"), norm = view.Text("attention.qk_norm");
+      const double c = view.Number("attention.scale_constant");
+      const double mean = scale == "inv_sqrt_d"       ? 1 / std::sqrt(d)
+                          : scale == "log_d_log_n"    ? std::log(d) * mean_log_n
+                          : scale == "constant"       ? c
+                          : scale == "constant_log_n" ? c * mean_log_n
+                                                      : 0;
+      const double want = norm == "l2" ? std::log(d) * mean_log_n : 1 / std::sqrt(d);
+      EXPECT_NEAR(mean / want, 1, 3e-4) << name << " " << arm.label;
+      scales[norm].insert(scale);
+    }
+    EXPECT_THAT(scales["none"], ElementsAre("constant_log_n", "inv_sqrt_d"));
+    EXPECT_THAT(scales["l2"], ElementsAre("constant", "log_d_log_n"));
   }
 }
 
