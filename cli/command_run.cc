@@ -13,6 +13,7 @@
 #include "base/files.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "cli/claim_tables.h"
 #include "cli/commands.h"
 #include "cli/connection.h"
 #include "cli/failures.h"
@@ -120,6 +121,14 @@ absl::StatusOr<bool> PrintResults(const Invocation& invocation, Client* client, 
       std::printf("\n");
       Emit(invocation, ComparisonReport(*compared));
     }
+  }
+  if (!invocation.for_programs() && sweep.phase() != v1::PLAIN && sweep.phase() != v1::PHASE_UNSPECIFIED) {
+    v1::GetClaimsRequest request;
+    request.set_sweep(sweep.sweep_id());
+    ABLATE_ASSIGN_OR_RETURN(const v1::GetClaimsResponse claims, client->Call(&v1::Results::Stub::GetClaims, request));
+    std::printf("\n");
+    Emit(invocation, ClaimsReport(claims));
+    if (!claims.waiting_for().empty()) Say(absl::StrCat("it waits for: ", claims.waiting_for()));
   }
   const std::string where = absl::StrCat(" --data-dir ", ShellQuoted(dir)),
                     database = ShellQuoted(JoinPath(dir, "ablate.db"));

@@ -208,11 +208,22 @@ void CoordinatorImpl::DecideAll() {
   for (const auto& [row, version] : rows) {
     const absl::Status status = Decide(row);
     if (status.ok() || absl::IsAborted(status) || absl::IsUnavailable(status)) continue;
-    // Not asked again before something happens: it would only say the same.
-    MutexLock lock(&mutex_);
-    const SweepRecord& record = scheduler_->sweep(row).record;
-    LOG(ERROR) << "sweep " << record.name << " cannot be decided: " << status;
-    decided_version_[row] = version;
+    // Not asked again before something happens: it would only say the same. The sweep says why it stands still.
+    Change change;
+    {
+      MutexLock lock(&mutex_);
+      if (!CheckOpen().ok()) return;
+      const Scheduler::Sweep& sweep = scheduler_->sweep(row);
+      LOG(ERROR) << "sweep " << sweep.record.name << " cannot be decided: " << status;
+      PlanChange words;
+      words.sweep = sweep.record;
+      words.sweep.waiting_for = absl::StrCat("a decision that failed: ", status.message());
+      Effects effects;
+      if (!scheduler_->OnPlanChange(words, NowTime(), &effects).ok()) continue;
+      decided_version_[row] = sweep.version;
+      change = Enqueue(std::move(effects));
+    }
+    if (const absl::Status stored = Finish(change); !stored.ok()) LOG(ERROR) << "it could not be stored: " << stored;
   }
 }
 

@@ -350,6 +350,13 @@ TEST_F(ClaimsTest, ASealedSweepGrowsInExploratoryNumbersOnly) {
   request.set_sweep("sealed");
   request.set_yaml(more);
   EXPECT_EQ(coordinator_->ExtendSweep(request).status().code(), absl::StatusCode::kFailedPrecondition);
+  // Nor may it peek at its own confirming lengths while it is sealed.
+  more = kSealedSweep;
+  Replace(&more, "lengths: [1x, 2x, 4x]", "lengths: [1x, 2x, 4x, 8x]");
+  request.set_yaml(more);
+  const absl::Status peek = coordinator_->ExtendSweep(request).status();
+  EXPECT_FALSE(peek.ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(peek) || absl::IsInvalidArgument(peek)) << peek;
   RunUntilOver("sealed");
   const std::string before = Outcome("sealed");
   more = kSealedSweep;

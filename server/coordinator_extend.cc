@@ -45,6 +45,17 @@ absl::StatusOr<v1::SubmitSweepResponse> CoordinatorImpl::ExtendSweep(const v1::E
     }
     ABLATE_RETURN_IF_ERROR(CheckExtends(old->file.spec, old->plan, spec, planned->plan));
     ABLATE_RETURN_IF_ERROR(CheckSeals(spec, planned->plan, old->row, false));
+    if (NeedsLock(spec) && !old->stored.lock.has_value()) {
+      // Its own seal binds it, too.
+      std::set<std::string> known;
+      for (const PlannedEvaluation& evaluation : old->plan.evaluations) known.insert(evaluation.key);
+      for (const Overlap& overlap : Overlaps(old->file.spec, old->plan, spec, planned->plan)) {
+        if (known.contains(planned->plan.evaluations[overlap.evaluation].key)) continue;
+        return absl::FailedPreconditionError(absl::StrCat("sweep \"", spec.name(),
+                                                          "\" would see what it has sealed itself: ", overlap.text,
+                                                          ". Extend it after its selection is locked"));
+      }
+    }
 
     v1::SubmitSweepResponse response;
     Change written;

@@ -373,6 +373,18 @@ absl::StatusOr<v1::Sweep> CoordinatorImpl::CancelSweep(const v1::CancelSweepRequ
 
 absl::StatusOr<CoordinatorImpl::Revival> CoordinatorImpl::PrepareRevival(SweepRow row) {
   Revival revival;
+  {
+    MutexLock lock(&mutex_);
+    ABLATE_RETURN_IF_ERROR(CheckOpen());
+    revival.plans_version = plans_version_;
+    // Nobody's seal, and no claims of its own: mostly there is nothing to check.
+    bool sealed = false;
+    for (SweepRow other = 1; other <= static_cast<SweepRow>(scheduler_->sweep_count()); ++other) {
+      const SweepRecord& record = scheduler_->sweep(other).record;
+      sealed |= other != row && record.sealed && record.state != v1::SWEEP_CANCELLED;
+    }
+    if (!sealed && scheduler_->sweep(row).record.phase == v1::PLAIN) return revival;
+  }
   ABLATE_ASSIGN_OR_RETURN(const std::shared_ptr<Loaded> loaded, LoadSweep(row));
   revival.plans_version = loaded->plans_version;
   const v1::SweepSpec& spec = loaded->file.spec;

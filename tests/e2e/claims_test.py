@@ -70,6 +70,9 @@ class Claims(ClusterTest):
             if phase != "confirming":
                 self.assertEqual(cluster.sql("SELECT COUNT(*) FROM evaluation_results r JOIN evaluations e ON e.row = "
                                              "r.evaluation WHERE e.split = 'confirmation'"), [(0,)])
+                for table in ("checkpoints", "curves", "stage_results"):
+                    self.assertEqual(cluster.sql(f"SELECT COUNT(*) FROM {table} t JOIN stages s ON s.row = t.stage "
+                                                 "WHERE s.seed >= 100"), [(0,)])
                 verdicts = {row["verdict"] for row in cluster.json("claims", "sealed")}
                 self.assertEqual(verdicts, {"not yet"})
             if kill:
@@ -115,6 +118,10 @@ class Claims(ClusterTest):
         self.assertEqual(row["result"], "different")
         self.assertRegex(row["difference"], r"^loss_targets \S+ and \S+$")
         self.assertEqual(calm.json("job", "verifications", "sealed")[0]["result"], "different")
+        # Everything on one machine, with one command, ends with the claims.
+        run = calm.ablate("run", "sealed.yaml", "--data-dir", "run", "--slots", "2", timeout=300)
+        self.assertIn("p15", run.stdout)
+        self.assertRegex(run.stdout, r"(?i)(supported|refuted|undecided)")
         calm.close()
 
         killed = self.run_sealed(kill=True)
