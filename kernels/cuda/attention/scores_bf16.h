@@ -15,7 +15,7 @@
 namespace ablate::score {
 
 // A float with 2^x, log2 and division from the special-function unit (errors near 2^-22) and a shorter log1p (8e-6):
-// a fortieth of what bf16 operands bring. Never for x = u - t, sums or anything else that cancels: those stay float.
+// a two-hundredth of what bf16 operands bring. Never for x = u - t, sums or anything else that cancels: those stay float.
 struct Approximate {
   float x;
   Approximate() = default;
@@ -88,6 +88,7 @@ __device__ __forceinline__ void WithActivation(Activation activation, const Body
   } else {
     score::VisitActivation(activation, [&](auto phi) {
       if constexpr (!kHasKernels<decltype(phi)>) {
+        static_assert(!decltype(phi)::kShifted, "only kernels of their own know a shift");
         body(phi);
       } else {
         __builtin_unreachable();  // DispatchKernel sends it elsewhere
