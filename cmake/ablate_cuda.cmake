@@ -6,36 +6,8 @@
 #     -> ablate_cuda_ops_emulated (and _asan, _tsan), and its objects in ablate_cuda. CHECK_ONLY: nvcc compiles them, no more.
 #   ablate_cuda_test(gelu_test SRCS gelu_test.cc PARTS ops DEPS ... [SANITIZED_ARGS --gtest_filter=...])
 #     -> ctest kernels.cuda.gelu, kernels.cuda.gelu.asan, kernels.cuda.gelu.tsan
-set(ABLATE_CUDA AUTO CACHE STRING "AUTO: build the CUDA library where a toolkit is found; ON: fail without one; OFF")
-set(ABLATE_CUDA_ARCHITECTURES "80-real;90-real;90-virtual" CACHE STRING "What nvcc compiles for")
+include(ablate_cuda_toolkit)
 option(ABLATE_CUDA_LINE_INFO "Line numbers in device code, for compute-sanitizer: four times the library's size" OFF)
-
-set(ABLATE_WITH_CUDA FALSE)
-if(NOT ABLATE_CUDA STREQUAL "OFF" AND NOT ABLATE_SANITIZE)
-  include(CheckLanguage)
-  # nvcc is often not on PATH (sudo, systemd, cron).
-  find_program(ABLATE_NVCC nvcc HINTS "$ENV{CUDA_HOME}/bin" "$ENV{CUDA_PATH}/bin" /usr/local/cuda/bin)
-  if(ABLATE_NVCC AND NOT DEFINED CMAKE_CUDA_COMPILER)
-    set(CMAKE_CUDA_COMPILER "${ABLATE_NVCC}")
-  endif()
-  if(NOT DEFINED CMAKE_CUDA_HOST_COMPILER AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}")
-  endif()
-  set(CMAKE_CUDA_ARCHITECTURES "${ABLATE_CUDA_ARCHITECTURES}")  # must stand before the language is enabled
-  check_language(CUDA)
-  if(CMAKE_CUDA_COMPILER)
-    enable_language(CUDA)
-    find_package(CUDAToolkit)
-    if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.0 AND TARGET CUDA::cudart_static AND TARGET CUDA::cublasLt)
-      set(ABLATE_WITH_CUDA TRUE)
-    else()
-      message(STATUS "CUDA: toolkit ${CMAKE_CUDA_COMPILER_VERSION} is older than 12.0 or lacks cuBLAS; not used")
-    endif()
-  endif()
-  if(ABLATE_CUDA STREQUAL "ON" AND NOT ABLATE_WITH_CUDA)
-    message(FATAL_ERROR "ABLATE_CUDA=ON, but no CUDA toolkit of 12.0 or later with cuBLAS was found (PATH, CUDA_HOME, /usr/local/cuda)")
-  endif()
-endif()
 
 if(ABLATE_WITH_CUDA)
   message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER} ${CMAKE_CUDA_COMPILER_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
@@ -45,8 +17,6 @@ if(ABLATE_WITH_CUDA)
   set(CMAKE_CUDA_STANDARD 20)
   # What ptxas says of registers and spills goes to OBJECT.ptxas (scripts/kernel_resources.py reads it), not to the screen.
   set(CMAKE_CUDA_COMPILER_LAUNCHER "${CMAKE_SOURCE_DIR}/cmake/record_ptxas.sh" ${CMAKE_CXX_COMPILER_LAUNCHER})
-else()
-  message(STATUS "CUDA: not built (ABLATE_CUDA=${ABLATE_CUDA}); its kernels are still tested on the host")
 endif()
 
 # --- sanitizers: ordinary targets of this build, so that no second tree is needed ---
