@@ -86,6 +86,11 @@ absl::StatusOr<int> RunEffects(const Invocation& invocation) {
   ABLATE_ASSIGN_OR_RETURN(const v1::GetEffectsResponse response,
                           connection->client().Call(&v1::Results::Stub::GetEffects, request));
   Emit(invocation, EffectsReport(response));
+  if (response.rows().empty())
+    Say(absl::StrCat("no effects: ", request.factors().empty()
+                                         ? "the sweep's file names no factors (factorial: {factors: "
+                                           "[...]}; or give --factor), or nothing is measured yet"
+                                         : "nothing is measured yet"));
   return kExitDone;
 }
 

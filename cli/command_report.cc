@@ -2,6 +2,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -73,67 +74,56 @@ double NumberOf(const v1::QueryResponse::Cell& value, const v1::QueryResponse::C
   return absl::SimpleAtod(word.text(), &number) ? number : std::numeric_limits<double>::quiet_NaN();
 }
 
-// Single seeds, from the rows of the view `results`.
-std::vector<SeedValue> SeedsOf(const Records& results) {
-  std::map<std::string, size_t> at;
-  for (size_t i = 0; i < results.columns.size(); ++i) at[results.columns[i]] = i;
-  std::vector<SeedValue> seeds;
-  for (const std::vector<Cell>& row : results.rows) {
-    const auto cell = [&](const char* column) -> const Cell& { return row[at.at(column)]; };
-    SeedValue seed{.arm_json = cell("arm").text,
-                   .metric = cell("metric").text,
-                   .split = cell("split").text,
-                   .length = cell("length").integer,
-                   .ntk = cell("ntk").integer != 0,
-                   .seed = cell("seed").integer};
-    if (at.contains("phase")) v1::Phase_Parse(cell("phase").text, &seed.phase);
-    if (cell("value").kind == Cell::Kind::kNumber) seed.value = cell("value").number;
-    if (cell("value").kind == Cell::Kind::kInteger) seed.value = static_cast<double>(cell("value").integer);
-    seeds.push_back(std::move(seed));
-  }
-  return seeds;
-}
-
-// Curves of every training of the sweep, parents' steps first, and its evaluations by length.
+// Curves of every training of the sweep, parents' steps first, and its evaluations by length. Of open points only: what
+// is sealed is not to be seen, and what the lock dropped is not of the sweep.
 absl::Status ReadCurves(Client* client, const std::string& sweep_id, std::vector<RunCurves>* curves) {
   const std::string sweep = SqlText(sweep_id);
-  std::map<std::pair<std::string, int64_t>, size_t> run_of;
+  std::map<std::tuple<std::string, std::string, int64_t>, size_t> run_of;
+  absl::Status unknown;  // a phase that this program does not know
   const auto run = [&](const v1::QueryResponse::Row& row) -> RunCurves& {
-    const auto [it, fresh] = run_of.emplace(std::pair(row.cells(0).text(), row.cells(1).integer()), curves->size());
+    const std::string &arm = row.cells(0).text(), &phase = row.cells(1).text();
+    const auto [it, fresh] = run_of.emplace(std::tuple(arm, phase, row.cells(2).integer()), curves->size());
     if (fresh) {
-      curves->emplace_back();
-      curves->back().arm_json = row.cells(0).text();
-      curves->back().seed = row.cells(1).integer();
-      curves->back().at_us = row.cells(2).integer();
+      const absl::StatusOr<v1::Phase> parsed = PhaseFromWord(phase);
+      unknown.Update(parsed.status());
+      curves->push_back({.arm_json = arm,
+                         .phase = parsed.ok() ? *parsed : v1::PLAIN,
+                         .seed = row.cells(2).integer(),
+                         .points = {},
+                         .at_us = row.cells(3).integer()});
     }
     return (*curves)[it->second];
   };
   ABLATE_RETURN_IF_ERROR(ForEachRow(
       client,
       absl::StrCat(
-          "WITH RECURSIVE chain(arm, seed, stage, last) AS ("
-          "SELECT p.arm, p.seed, p.stage, p.stage FROM points p JOIN sweeps s ON s.row = p.sweep WHERE s.sweep_id = ",
+          "WITH RECURSIVE chain(arm, phase, seed, stage, last) AS ("
+          "SELECT p.arm, p.phase, p.seed, p.stage, p.stage FROM points p JOIN sweeps s ON s.row = p.sweep "
+          "WHERE p.seal = 'open' AND s.sweep_id = ",
           sweep,
-          " UNION SELECT c.arm, c.seed, t.parent, c.last FROM chain c JOIN stages t ON t.row = c.stage "
+          " UNION SELECT c.arm, c.phase, c.seed, t.parent, c.last FROM chain c JOIN stages t ON t.row = c.stage "
           "WHERE t.parent IS NOT NULL) "
-          "SELECT a.json, c.seed, COALESCE((SELECT MAX(j.ended_at_us) FROM jobs j JOIN stages l ON l.key = j.key "
+          "SELECT a.json, c.phase, c.seed, COALESCE((SELECT MAX(j.ended_at_us) FROM jobs j JOIN stages l ON l.key = "
+          "j.key "
           "WHERE l.row = c.last AND j.state = 'SUCCEEDED'), 0), v.metric, v.step, v.value, v.non_finite "
           "FROM chain c JOIN curves v ON v.stage = c.stage JOIN sweeps s ON s.sweep_id = ",
-          sweep, " JOIN arms a ON a.sweep = s.row AND a.arm = c.arm ORDER BY a.arm, c.seed, v.metric, v.step"),
+          sweep, " JOIN arms a ON a.sweep = s.row AND a.arm = c.arm ORDER BY a.arm, c.phase, c.seed, v.metric, v.step"),
       [&](const v1::QueryResponse::Row& row) {
         run(row).points.push_back(
-            {"train/" + row.cells(3).text(), row.cells(4).integer(), NumberOf(row.cells(5), row.cells(6))});
+            {"train/" + row.cells(4).text(), row.cells(5).integer(), NumberOf(row.cells(6), row.cells(7))});
       }));
-  return ForEachRow(
+  ABLATE_RETURN_IF_ERROR(ForEachRow(
       client,
-      absl::StrCat("SELECT arm, seed, recorded_at_us, metric, length, value, non_finite, split, ntk FROM results "
-                   "WHERE split <> 'train' AND sweep_id = ",
-                   sweep, " ORDER BY arm_position, seed, metric, split, ntk, length"),
+      absl::StrCat(
+          "SELECT arm, phase, seed, recorded_at_us, metric, length, value, non_finite, split, ntk FROM results "
+          "WHERE split <> 'train' AND sweep_id = ",
+          sweep, " ORDER BY arm_position, phase, seed, metric, split, ntk, length"),
       [&](const v1::QueryResponse::Row& row) {
-        run(row).points.push_back({absl::StrCat("by_length/", row.cells(7).text(),
-                                                row.cells(8).integer() != 0 ? "/ntk/" : "/", row.cells(3).text()),
-                                   row.cells(4).integer(), NumberOf(row.cells(5), row.cells(6))});
-      });
+        run(row).points.push_back({absl::StrCat("by_length/", row.cells(8).text(),
+                                                row.cells(9).integer() != 0 ? "/ntk/" : "/", row.cells(4).text()),
+                                   row.cells(5).integer(), NumberOf(row.cells(6), row.cells(7))});
+      }));
+  return unknown;
 }
 
 absl::StatusOr<ReportInput> Gather(const Invocation& invocation, Client* client) {
@@ -172,15 +162,17 @@ absl::StatusOr<ReportInput> Gather(const Invocation& invocation, Client* client)
   verifications.set_sweep(name);
   ABLATE_ASSIGN_OR_RETURN(input.verifications, client->Call(&v1::Jobs::Stub::ListVerifications, verifications));
   ABLATE_ASSIGN_OR_RETURN(
-      input.results, ReadRecords(client, absl::StrCat("SELECT * FROM results WHERE sweep_id = ", id,
-                                                      " ORDER BY arm_position, seed, metric, split, ntk, length")));
+      input.results,
+      ReadRecords(client, absl::StrCat("SELECT * FROM results WHERE sweep_id = ", id,
+                                       " ORDER BY arm_position, phase, seed, metric, split, ntk, length")));
   ABLATE_ASSIGN_OR_RETURN(
       input.failures,
-      ReadRecords(client,
-                  absl::StrCat("SELECT j.job_id AS job, j.kind, j.failure_kind AS failure, j.failure_message AS "
-                               "message FROM sweeps s JOIN sweep_jobs x ON x.sweep = s.row JOIN jobs j ON "
-                               "j.row = x.job WHERE j.state = 'FAILED' AND s.sweep_id = ",
-                               id, " ORDER BY j.row")));
+      ReadRecords(
+          client,
+          absl::StrCat("SELECT j.job_id AS job, j.kind, j.state, j.failure_kind AS failure, j.failure_message AS "
+                       "message FROM sweeps s JOIN sweep_jobs x ON x.sweep = s.row JOIN jobs j ON "
+                       "j.row = x.job WHERE j.state IN ('FAILED', 'CANCELLED') AND s.sweep_id = ",
+                       id, " ORDER BY j.row")));
   ABLATE_ASSIGN_OR_RETURN(
       input.devices,
       ReadRecords(client,
@@ -189,7 +181,7 @@ absl::StatusOr<ReportInput> Gather(const Invocation& invocation, Client* client)
                                "j.row = x.job LEFT JOIN workers w ON w.worker_id = j.worker_id WHERE j.state = "
                                "'SUCCEEDED' AND j.device <> '' AND s.sweep_id = ",
                                id, " GROUP BY j.device, w.build ORDER BY j.device, w.build")));
-  input.seeds = SeedsOf(input.results);
+  ABLATE_ASSIGN_OR_RETURN(input.seeds, SeedsOf(input.results));
   ABLATE_RETURN_IF_ERROR(ReadCurves(client, input.sweep.sweep_id(), &input.curves));
   const std::string file = ShellQuoted(input.file_name.empty() ? "sweep.yaml" : input.file_name);
   input.remake = {absl::StrCat("ablate run ", file),

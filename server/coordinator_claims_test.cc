@@ -425,5 +425,14 @@ factorial: {factors: [attention.qk_norm, attention.p]}
   EXPECT_EQ(coordinator_->GetEffects(request).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST_F(ClaimsTest, ASweepWithoutFactorsHasNoEffects) {
+  ASSERT_TRUE(Submit("name: plain\nexecutor: noop\nseeds: 2\nevaluate: {lengths: [2x]}\n").ok());
+  v1::GetEffectsRequest request;
+  request.set_sweep("plain");
+  const auto effects = coordinator_->GetEffects(request);
+  ASSERT_TRUE(effects.ok()) << effects.status();
+  EXPECT_EQ(effects->rows_size(), 0);
+}
+
 }  // namespace
 }  // namespace ablate

@@ -36,8 +36,8 @@ std::map<Cell, std::string> Standings(const StoredTable& table, const TableInput
   for (const StoredMeasurement& stored : table.measurements) {
     if (stored.split == "train") continue;
     const std::string own = stored.standing.empty() ? "exploratory" : stored.standing;
-    const auto [place, added] = standings.emplace(
-        Cell(input.arms[stored.arm], stored.phase, stored.split, stored.length, stored.ntk), own);
+    const auto [place, added] =
+        standings.emplace(Cell(input.arms[stored.arm], stored.phase, stored.split, stored.length, stored.ntk), own);
     if (!added && place->second == "confirmatory") place->second = own;
   }
   return standings;
@@ -105,9 +105,8 @@ absl::StatusOr<v1::GetTableResponse> CoordinatorImpl::GetTable(const v1::GetTabl
   ABLATE_RETURN_IF_ERROR(CheckMetrics(table, request.metrics()));
   const TableInput input = MakeTableInput(table);
   const std::map<Cell, std::string> standings = Standings(table, input);
-  ABLATE_ASSIGN_OR_RETURN(
-      const std::vector<ConfidenceRow> rows,
-      ConfidenceTable(input.measurements, MakeOptions(input, request.metrics(), request.level())));
+  ABLATE_ASSIGN_OR_RETURN(const std::vector<ConfidenceRow> rows,
+                          ConfidenceTable(input.measurements, MakeOptions(input, request.metrics(), request.level())));
   v1::GetTableResponse response;
   for (const ConfidenceRow& row : rows) {
     v1::ConfidenceRow* message = response.add_rows();
@@ -183,12 +182,14 @@ absl::StatusOr<v1::CompareArmsResponse> CoordinatorImpl::CompareArms(const v1::C
 absl::StatusOr<v1::GetEffectsResponse> CoordinatorImpl::GetEffects(const v1::GetEffectsRequest& request) {
   ABLATE_ASSIGN_OR_RETURN(const std::shared_ptr<Loaded> loaded, LoadSweep(request.sweep()));
   ABLATE_RETURN_IF_ERROR(CheckMetrics(loaded->table, request.metrics()));
+  // Most sweeps are no factorial, and a report asks of every sweep.
+  if (request.factors().empty() && loaded->file.spec.factorial().factors().empty()) return v1::GetEffectsResponse();
   const std::vector<std::string> factors(request.factors().begin(), request.factors().end());
   const std::vector<std::string> metrics(request.metrics().begin(), request.metrics().end());
   const TableInput input = MakeTableInput(loaded->table);
-  ABLATE_ASSIGN_OR_RETURN(std::vector<v1::EffectRow> rows,
-                          FactorialEffects(loaded->file.spec, loaded->plan, factors, metrics, request.level(),
-                                           input.measurements));
+  ABLATE_ASSIGN_OR_RETURN(
+      std::vector<v1::EffectRow> rows,
+      FactorialEffects(loaded->file.spec, loaded->plan, factors, metrics, request.level(), input.measurements));
   v1::GetEffectsResponse response;
   for (v1::EffectRow& row : rows) *response.add_rows() = std::move(row);
   return response;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/strings.h"
+#include "cli/claim_tables.h"
 #include "cli/output/report.h"
 #include "cli/report/panel.h"
 #include "cli/result_tables.h"
@@ -29,24 +30,12 @@ struct View {
   auto operator<=>(const View&) const = default;
 };
 
-std::string PhaseWord(v1::Phase phase) {
-  switch (phase) {
-    case v1::SELECTING:
-      return "selecting";
-    case v1::CONFIRMING:
-      return "confirming";
-    case v1::TUNING:
-      return "tuning";
-    default:
-      return "";
-  }
-}
 std::string NameOf(const std::string& kind, const View& view) {
-  const std::string phase = PhaseWord(view.phase);
+  const std::string phase = PhaseText(view.phase);
   return absl::StrCat(kind, "-", view.split, phase.empty() ? "" : "-", phase, view.ntk ? "-ntk" : "");
 }
 std::string TextOf(const View& view) {
-  const std::string phase = PhaseWord(view.phase);
+  const std::string phase = PhaseText(view.phase);
   return absl::StrCat(view.split, " split", phase.empty() ? "" : absl::StrCat(", ", phase, " seeds"),
                       view.ntk ? ", NTK on" : ", NTK off");
 }

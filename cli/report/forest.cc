@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/strings.h"
+#include "cli/claim_tables.h"
 #include "cli/output/report.h"
 #include "cli/report/figures.h"
 #include "cli/report/panel.h"
@@ -107,8 +108,15 @@ std::string Numbers(std::optional<double> estimate, std::optional<double> low, s
   return absl::StrCat(text, ", n = ", n);
 }
 
-std::string PhasePart(v1::Phase phase) {
-  return phase == v1::SELECTING ? "-selecting" : phase == v1::CONFIRMING ? "-confirming" : "";
+// "selection split, confirming seeds, NTK off"; for a file's name "selection-confirming".
+std::string ViewText(const std::string& split, v1::Phase phase, bool ntk) {
+  const std::string word = PhaseText(phase);
+  return absl::StrCat(split, " split", word.empty() ? "" : absl::StrCat(", ", word, " seeds"),
+                      ntk ? ", NTK on" : ", NTK off");
+}
+std::string ViewName(const std::string& split, v1::Phase phase, bool ntk) {
+  const std::string word = PhaseText(phase);
+  return absl::StrCat(split, word.empty() ? "" : "-", word, ntk ? "-ntk" : "");
 }
 
 std::string Percent(const std::set<double>& levels) {
@@ -153,14 +161,14 @@ std::vector<Figure> DifferenceForests(const std::vector<v1::ComparisonRow>& rows
         forest.push_back(std::move(line));
       }
     }
-    const std::string title = absl::StrCat(metric, ", difference from ", absl::StrJoin(baselines, " / "), ": ", split,
-                                           " split", ntk ? ", NTK on" : ", NTK off");
+    const std::string title =
+        absl::StrCat(metric, ", difference from ", absl::StrJoin(baselines, " / "), ": ", ViewText(split, phase, ntk));
     std::vector<std::string> footer = {
         absl::StrCat("mean paired difference, arm minus baseline, same seed, with the ", Percent(levels),
                      " paired t interval; unadjusted"),
         "left of 0: lower than the baseline; a dot without a line: one pair, no interval"};
     if (diverged > 0) footer.push_back("diverged seeds are not in the mean (survivors only)");
-    figures.push_back({absl::StrCat("differences-", split, PhasePart(phase), ntk ? "-ntk" : ""),
+    figures.push_back({absl::StrCat("differences-", ViewName(split, phase, ntk)),
                        absl::StrCat(title, "; ", footer[0], "."),
                        DrawForest(forest, title, "difference (nats)", footer)});
   }
@@ -200,13 +208,14 @@ std::optional<Figure> ClaimsForest(const std::vector<v1::ClaimRow>& claims) {
 }
 
 std::vector<Figure> EffectForests(const std::vector<v1::EffectRow>& rows) {
-  using Key = std::tuple<std::string, std::string, bool>;
+  using Key = std::tuple<std::string, std::string, v1::Phase, bool>;
   std::map<Key, std::map<int64_t, std::vector<const v1::EffectRow*>>> views;
-  for (const v1::EffectRow& row : rows) views[{row.metric(), row.split(), row.ntk()}][row.length()].push_back(&row);
+  for (const v1::EffectRow& row : rows)
+    views[{row.metric(), row.split(), row.phase(), row.ntk()}][row.length()].push_back(&row);
   const int decimals = DecimalsOf(rows);
   std::vector<Figure> figures;
   for (auto& [key, lengths] : views) {
-    const auto& [metric, split, ntk] = key;
+    const auto& [metric, split, phase, ntk] = key;
     std::vector<ForestRow> forest;
     std::set<double> levels;
     for (auto& [length, cells] : lengths) {
@@ -226,12 +235,11 @@ std::vector<Figure> EffectForests(const std::vector<v1::EffectRow>& rows) {
         forest.push_back(std::move(line));
       }
     }
-    const std::string title =
-        absl::StrCat("Effects on ", metric, ": ", split, " split", ntk ? ", NTK on" : ", NTK off");
+    const std::string title = absl::StrCat("Effects on ", metric, ": ", ViewText(split, phase, ntk));
     const std::vector<std::string> footer = {
         absl::StrCat("main effects and two-way interactions, averaged over the other factors, paired by seed; ",
                      Percent(levels), " t interval, unadjusted")};
-    figures.push_back({absl::StrCat("effects-", metric, "-", split, ntk ? "-ntk" : ""),
+    figures.push_back({absl::StrCat("effects-", metric, "-", ViewName(split, phase, ntk)),
                        absl::StrCat(title, "; ", footer[0], "."), DrawForest(forest, title, "effect (nats)", footer)});
   }
   return figures;

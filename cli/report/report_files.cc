@@ -4,8 +4,11 @@
 #include <cctype>
 #include <set>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "base/status_macros.h"
 #include "base/strings.h"
 #include "cli/claim_tables.h"
 #include "cli/report/tensorboard.h"
@@ -26,6 +29,17 @@ std::string Slug(const std::string& text) {
   }
   while (!slug.empty() && slug.back() == '_') slug.pop_back();
   return slug.empty() ? "default" : slug;
+}
+
+// Text of people, as Markdown shows it: without tags and entities of its own.
+std::string Prose(const std::string& text) { return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}}); }
+
+// A block of code; its fence is longer than any run of backticks within.
+std::string Fenced(const std::string& language, const std::string& text) {
+  size_t longest = 0, run = 0;
+  for (const char c : text) longest = std::max(longest, run = c == '`' ? run + 1 : 0);
+  const std::string fence(std::max<size_t>(3, longest + 1), '`');
+  return absl::StrCat(fence, language, "\n", text, text.empty() || text.back() != '\n' ? "\n" : "", fence, "\n");
 }
 
 // Sheets as Markdown, under headings of their titles.
@@ -77,7 +91,7 @@ void Writer::Head() {
   const v1::Sweep& sweep = input_.sweep;
   Say(absl::StrCat("# ", sweep.name()));
   Say("");
-  if (!sweep.description().empty()) Say(absl::StrCat(sweep.description(), "\n"));
+  if (!sweep.description().empty()) Say(absl::StrCat(Prose(sweep.description()), "\n"));
   const v1::JobCounts& jobs = sweep.jobs();
   const int64_t open = jobs.blocked() + jobs.queued() + jobs.running();
   Say(absl::StrCat(Counted(sweep.arms(), "arm"), ", ", Counted(sweep.seeds(), "seed"), "; ",
@@ -103,7 +117,7 @@ void Writer::Claims() {
   if (const std::optional<Figure> figure = ClaimsForest({claims.claims().begin(), claims.claims().end()}))
     Show({*figure});
   if (claims.has_lock() && !claims.lock().evidence_json().empty())
-    Say(absl::StrCat("What the rule saw:\n\n```json\n", claims.lock().evidence_json(), "\n```"));
+    Say(absl::StrCat("What the rule saw:\n\n", Fenced("json", claims.lock().evidence_json())));
   latex_ += Print(report, OutputFormat::kLatex);
   files_["data/claims.json"] = Print({.records = report.records, .sheets = {}}, OutputFormat::kJson);
 }
@@ -205,21 +219,25 @@ void Writer::HowItWasMade() {
   Say(absl::StrCat("* plan `", sweep.plan_sha256(), "`, sweep file `", sweep.spec_sha256(), "` (SHA-256)"));
   Say("* " + std::string("computed by:\n"));
   Say(RecordTable(input_.devices));
-  Say("Again, from the sweep file and the data (the same device kind gives the same bits):\n\n```sh");
-  for (const std::string& command : input_.remake) Say(command);
-  Say("```\n");
-  Say(absl::StrCat("The file, as submitted (", input_.file_name, "; also [sweep.yaml](sweep.yaml)):\n\n```yaml\n",
-                   input_.yaml, input_.yaml.empty() || input_.yaml.back() != '\n' ? "\n" : "", "```"));
+  Say("Again, from the sweep file and the data (the same device kind gives the same bits):\n");
+  Say(Fenced("sh", absl::StrJoin(input_.remake, "\n")));
+  Say(absl::StrCat("The file, as submitted (", Prose(input_.file_name), "; also [sweep.yaml](sweep.yaml)):\n\n",
+                   Fenced("yaml", input_.yaml)));
   files_["sweep.yaml"] = input_.yaml;
 }
 
 void Writer::TensorBoard() {
+  std::map<std::string, std::string> arm_of;  // folder -> arm: two arms' labels may differ in signs alone
   for (const RunCurves& run : input_.curves) {
+    const std::string slug = Slug(ArmLabel(run.arm_json));
+    std::string folder = slug;
+    for (int i = 2; arm_of.try_emplace(folder, run.arm_json).first->second != run.arm_json; ++i)
+      folder = absl::StrCat(slug, "_", i);
     std::vector<Scalar> scalars;
     for (const RunCurves::Point& point : run.points) scalars.push_back({point.metric, point.step, point.value});
     const std::string phase = PhaseText(run.phase);
-    files_[absl::StrCat("tensorboard/", Slug(ArmLabel(run.arm_json)), phase.empty() ? "" : absl::StrCat(".", phase),
-                        "/seed", run.seed, "/events.out.tfevents.", run.at_us / 1000000, ".ablate")] =
+    files_[absl::StrCat("tensorboard/", folder, phase.empty() ? "" : absl::StrCat(".", phase), "/seed", run.seed,
+                        "/events.out.tfevents.", run.at_us / 1000000, ".ablate")] =
         EventFile(scalars, static_cast<double>(run.at_us) * 1e-6);
   }
 }
@@ -241,6 +259,37 @@ std::map<std::string, std::string> Writer::Write() {
 }
 
 }  // namespace
+
+absl::StatusOr<v1::Phase> PhaseFromWord(const std::string& word) {
+  v1::Phase phase = v1::PHASE_UNSPECIFIED;
+  if (!v1::Phase_Parse(absl::AsciiStrToUpper(word), &phase) || phase == v1::PHASE_UNSPECIFIED)
+    return absl::InvalidArgumentError(absl::StrCat("unknown phase \"", word, "\": is the coordinator newer?"));
+  return phase;
+}
+
+absl::StatusOr<std::vector<SeedValue>> SeedsOf(const Records& results) {
+  std::map<std::string, size_t> at;
+  for (size_t i = 0; i < results.columns.size(); ++i) at[results.columns[i]] = i;
+  for (const char* column : {"arm", "metric", "split", "length", "ntk", "seed", "phase", "value"}) {
+    if (!at.contains(column))
+      return absl::InvalidArgumentError(absl::StrCat("the view results has no column ", column));
+  }
+  std::vector<SeedValue> seeds;
+  for (const std::vector<Cell>& row : results.rows) {
+    const auto cell = [&](const char* column) -> const Cell& { return row[at.at(column)]; };
+    SeedValue seed{.arm_json = cell("arm").text,
+                   .metric = cell("metric").text,
+                   .split = cell("split").text,
+                   .length = cell("length").integer,
+                   .ntk = cell("ntk").integer != 0,
+                   .seed = cell("seed").integer};
+    ABLATE_ASSIGN_OR_RETURN(seed.phase, PhaseFromWord(cell("phase").text));
+    if (cell("value").kind == Cell::Kind::kNumber) seed.value = cell("value").number;
+    if (cell("value").kind == Cell::Kind::kInteger) seed.value = static_cast<double>(cell("value").integer);
+    seeds.push_back(std::move(seed));
+  }
+  return seeds;
+}
 
 std::map<std::string, std::string> ReportFiles(const ReportInput& input) { return Writer(input).Write(); }
 

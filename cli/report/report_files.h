@@ -8,13 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "cli/output/report.h"
 #include "cli/report/figures.h"
 #include "proto/coordinator.pb.h"
 
 namespace ablate {
 
-// One training's points, or the evaluations of one (arm, seed).
+// One training's points and evaluations: of one (arm, phase, seed).
 struct RunCurves {
   std::string arm_json;
   v1::Phase phase = v1::PLAIN;
@@ -41,10 +42,15 @@ struct ReportInput {
   std::vector<SeedValue> seeds;
   std::vector<RunCurves> curves;
   Records results;                  // the view `results`, this sweep's rows
-  Records failures;                 // jobs that failed: job, kind, failure, message
+  Records failures;                 // jobs that failed or were cancelled: job, kind, state, failure, message
   Records devices;                  // device kind, build, jobs, hours
   std::vector<std::string> remake;  // the commands that make it again
 };
+
+// Of the store's word ("confirming"). InvalidArgument: none that is known.
+absl::StatusOr<v1::Phase> PhaseFromWord(const std::string& word);
+// Single seeds, from rows of the view `results`. InvalidArgument: an unknown phase, or a column that is not there.
+absl::StatusOr<std::vector<SeedValue>> SeedsOf(const Records& results);
 
 // Phases of rows are those of a server that knows them: none UNSPECIFIED.
 // File name, relative to the report's folder -> content.

@@ -124,6 +124,49 @@ TEST(Figures, ScalesAndTicks) {
   EXPECT_EQ(TickText(300, 100), "300");
 }
 
+TEST(Figures, SeedsOfPhasesAreDrawnInTheirOwnFigure) {
+  const auto row = [](const char* phase, int64_t seed, double value) {
+    return std::vector<Cell>{Cell::Json(kSoftmax), Cell::Text("loss_targets"), Cell::Text("selection"),
+                             Cell::Integer(128),   Cell::Integer(0),           Cell::Integer(seed),
+                             Cell::Text(phase),    Cell::Number(value)};
+  };
+  Records records{.columns = {"arm", "metric", "split", "length", "ntk", "seed", "phase", "value"},
+                  .rows = {row("selecting", 0, 2.05), row("selecting", 1, 1.95), row("confirming", 100, 2.01)}};
+  const auto seeds = SeedsOf(records);
+  ASSERT_TRUE(seeds.ok()) << seeds.status();
+  std::vector<v1::ConfidenceRow> rows;
+  for (const v1::Phase phase : {v1::SELECTING, v1::CONFIRMING}) {
+    for (const int64_t length : {128, 256}) {
+      rows.push_back(Row(kSoftmax, length, 2));
+      rows.back().set_phase(phase);
+    }
+  }
+  const auto figures = LossByLength(rows, *seeds, "loss_targets", kSoftmax);
+  ASSERT_EQ(figures.size(), 2u);
+  EXPECT_EQ(figures[0].name, "loss-by-length-selection-selecting");
+  EXPECT_EQ(Count(figures[0].svg, "r=\"1.6\""), 2);
+  EXPECT_EQ(figures[1].name, "loss-by-length-selection-confirming");
+  EXPECT_EQ(Count(figures[1].svg, "r=\"1.6\""), 1);
+  records.rows.push_back(row("plain", 0, 1));
+  EXPECT_TRUE(SeedsOf(records).ok());
+  records.rows.push_back(row("looking", 0, 1));
+  EXPECT_THAT(std::string(SeedsOf(records).status().message()), HasSubstr("unknown phase \"looking\""));
+}
+
+TEST(Figures, DifferencesSayTheirPhase) {
+  v1::ComparisonRow row;
+  row.set_arm_json(Arm(15));
+  row.set_baseline_json(kSoftmax);
+  row.set_metric("loss_targets");
+  row.set_split("confirmation");
+  row.set_phase(v1::CONFIRMING);
+  row.set_difference(-0.1);
+  const auto figures = DifferenceForests({row}, "loss_targets");
+  ASSERT_EQ(figures.size(), 1u);
+  EXPECT_EQ(figures[0].name, "differences-confirmation-confirming");
+  EXPECT_THAT(figures[0].svg, HasSubstr("confirmation split, confirming seeds, NTK off"));
+}
+
 ReportInput Input() {
   ReportInput input;
   input.sweep.set_name("demo");
@@ -201,6 +244,30 @@ TEST(ReportFiles, WhatWentWrongIsSaid) {
         "loss 3 and 4", "undecided: p = 0.2", "locked by hand: the rule's arm diverged", "figures/claims.svg"})
     EXPECT_THAT(text, HasSubstr(part));
   EXPECT_THAT(text, Not(HasSubstr("No deviation")));
+}
+
+TEST(ReportFiles, TextOfTheUserBreaksNothing) {
+  ReportInput input = Input();
+  input.sweep.set_description("p < 3 & <script>alert(1)</script>");
+  input.yaml = "name: demo\n# ```\n# ````\n";
+  const std::string text = ReportFiles(input).at("report.md");
+  EXPECT_THAT(text, HasSubstr("p &lt; 3 &amp; &lt;script>alert(1)&lt;/script>"));
+  EXPECT_THAT(text, HasSubstr("`````yaml\nname: demo\n# ```\n# ````\n`````\n"));
+}
+
+TEST(ReportFiles, CurvesOfEachArmAndPhaseHaveAFolderOfTheirOwn) {
+  ReportInput input = Input();
+  input.curves.clear();
+  for (const char* arm : {"{\"model.activation\":\"a b\"}", "{\"model.activation\":\"a_b\"}"}) {
+    for (const v1::Phase phase : {v1::SELECTING, v1::CONFIRMING})
+      input.curves.push_back({.arm_json = arm, .phase = phase, .seed = 1, .points = {{"train/train_loss", 10, 3.5}}});
+  }
+  std::set<std::string> folders;
+  for (const auto& [name, content] : ReportFiles(input)) {
+    if (name.rfind("tensorboard/", 0) == 0) folders.insert(name.substr(0, name.rfind('/')));
+  }
+  EXPECT_EQ(folders.size(), 4u);
+  for (const std::string& folder : folders) EXPECT_THAT(folder, HasSubstr("ing/seed1"));
 }
 
 TEST(ReportFiles, ASweepWithoutResultsSaysSo) {

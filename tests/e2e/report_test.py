@@ -1,0 +1,166 @@
+"""`ablate report` of sweeps of every kind: what it writes can be read, its links lead somewhere, the same database gives
+the same bytes, and nothing sealed is in it."""
+
+import csv
+import os
+import re
+import unittest
+import xml.etree.ElementTree
+
+from harness import ClusterTest, noop_yaml, sweep_yaml
+
+SEALED = """name: sealed
+description: p < 3 & <b>more</b>
+data: {name: words, format: text, path: text.txt}
+settings:
+  model.layers: 1
+  model.width: 32
+  model.heads: 2
+  train.length: 32
+  train.batch: 4
+  train.steps: 20
+  train.warmup_steps: 5
+  eval.target_spans: 8
+  eval.loss_tokens: 1024
+arms:
+  - {attention.variant: softmax}
+  - {attention.variant: lssar, attention.p: [1, 3, 15]}
+baseline: {attention.variant: softmax}
+seeds: 2
+evaluate: {lengths: [1x, 2x]}
+select:
+confirm: {seeds: 5}
+claims:
+  - {name: p-lower, kind: differs, arm: selected, length: 8x}
+  - {name: p-equal, kind: equivalent, arm: selected, length: 8x, margin: 0.5, why: half a nat & no more}
+"""
+
+FACTORIAL = """name: factorial
+data: {name: words, format: text, path: text.txt}
+executor: noop
+settings: {attention.variant: lssar}
+axes: {attention.qk_norm: [none, l2], attention.p: [none, 15]}
+seeds: 3
+evaluate: {lengths: [1x, 2x]}
+factorial: {factors: [attention.qk_norm, attention.p]}
+"""
+
+ENDINGS = """name: endings
+data: {name: words, format: text, path: text.txt}
+executor: noop
+axes: {noop.outcome: [succeed, diverge, code_error]}
+baseline: {noop.outcome: succeed}
+seeds: 2
+evaluate: {lengths: [1x, 2x]}
+"""
+
+
+class Report(ClusterTest):
+    def report(self, cluster, sweep):
+        """Its files, name -> bytes, after a look at each."""
+        found = []
+        for name in ("report", "again"):
+            folder = os.path.join(cluster.dir, f"{name}-{sweep}-{len(os.listdir(cluster.dir))}")
+            cluster.ablate("report", sweep, "-o", folder)
+            files = {}
+            for path, _, names in os.walk(folder):
+                for name in names:
+                    with open(os.path.join(path, name), "rb") as file:
+                        files[os.path.relpath(os.path.join(path, name), folder)] = file.read()
+            found.append(files)
+        files = found[0]
+        self.assertEqual(files, found[1])
+        text = files["report.md"].decode()
+        links = re.findall(r"\]\(([^)]*)\)", text)
+        self.assertGreater(len(links), 3)
+        for link in links:
+            self.assertIn(link, files)
+        for name, content in files.items():
+            if name.endswith(".svg"):
+                xml.etree.ElementTree.fromstring(content)
+                self.assertIn(f"]({name})", text)
+            if name.endswith(".csv"):
+                rows = list(csv.reader(content.decode().splitlines()))
+                self.assertEqual({len(row) for row in rows}, {len(rows[0])}, name)
+        return files, text
+
+    def test_sweeps_of_a_trainer(self):
+        cluster = self.cluster()
+        cluster.start_server()
+        worker = cluster.start_worker("a", slots=2)
+        cluster.submit(sweep_yaml("plain", seeds=2, steps=20), "plain")
+        # Seeds that the sealed sweep confirms with: trained already, but not its own to show.
+        early = SEALED[:SEALED.index("select:")].replace("name: sealed", "name: early")
+        cluster.submit(early.replace("seeds: 2", "seeds: [100, 101, 102]"), "early")
+        cluster.wait("plain")
+        cluster.wait("early")
+        files, text = self.report(cluster, "plain")
+        self.assertIn("figures/loss-by-length-", text)
+        self.assertIn("Every planned run is there and finite.", text)
+        self.assertIn("No job was run a second time", text)
+        self.assertEqual(len([name for name in files if name.startswith("tensorboard/")]), 4)
+        self.assertGreater(cluster.sql("SELECT COUNT(*) FROM curves v JOIN stages t ON t.row = v.stage "
+                                       "WHERE t.seed >= 100")[0][0], 0)
+
+        worker.terminate()
+        worker.wait()
+        del cluster.workers["a"]
+        cluster.submit(SEALED, "sealed")
+        files, text = self.report(cluster, "sealed")
+        self.assertIn("unfinished sweep", text)
+        self.assertIn("p &lt; 3 &amp; &lt;b>more&lt;/b>", text)
+        self.assertIn("half a nat", text)
+        self.assertIn("not yet", text)
+        for name, content in files.items():
+            self.assertNotRegex(name, r"seed10\d|confirming")
+            if name.endswith(".csv"):
+                self.assertNotIn(b"confirming", content)
+
+        cluster.ablate("sweep", "lock", "sealed", "--arm", "attention.p=3", "--why", "it's a test")
+        cluster.start_worker("b", slots=2)
+        cluster.wait("sealed")
+        files, text = self.report(cluster, "sealed")
+        self.assertIn("claims.svg", text)
+        self.assertIn("loss-by-p-selection-selecting.svg", text)
+        self.assertIn("lock_by_hand", text)
+        seeds = {name.split("/")[1] + "/" + name.split("/")[2] for name in files if name.startswith("tensorboard/")}
+        self.assertIn("lssar_p_3.confirming/seed100", seeds)
+        self.assertIn("lssar_p_1.selecting/seed1", seeds)
+        self.assertNotIn("lssar_p_1.confirming/seed100", seeds)  # dropped by the lock
+
+    def test_sweeps_of_the_test_executor(self):
+        cluster = self.cluster()
+        cluster.start_server()
+        cluster.start_worker("a", "--executor", "noop", slots=4)
+        cluster.submit(FACTORIAL, "factorial")
+        cluster.submit(ENDINGS, "endings")
+        cluster.wait("factorial")
+        files, text = self.report(cluster, "factorial")
+        self.assertIn("effects-loss_targets-", text)
+        self.assertIn("data/effects.csv", files)
+
+        self.assertEqual(cluster.ablate("sweep", "wait", "endings", check=False).returncode, 1)
+        files, text = self.report(cluster, "endings")
+        self.assertIn("2 diverged", files["figures/loss-by-length-selection.svg"].decode())
+        self.assertRegex(text, r"Diverged \(a result[^\n]*seed 0")
+        self.assertRegex(text, r"Missing: [^\n]*code_error, seed 1")
+        self.assertIn("noop.outcome is code_error", text)
+
+        cluster.submit(noop_yaml("unfinished", 8, seconds=3600), "unfinished")
+        files, text = self.report(cluster, "unfinished")
+        self.assertIn("unfinished sweep", text)
+        self.assertIn("Nothing is measured yet.", text)
+        self.assertIn("no effects", cluster.ablate("effects", "unfinished").stderr)
+        cluster.ablate("sweep", "cancel", "unfinished")
+        cluster.poll("its jobs end", lambda: {job["state"] for job in cluster.jobs("unfinished")} == {"CANCELLED"})
+        files, text = self.report(cluster, "unfinished")
+        self.assertIn("CANCELLED", text)
+        self.assertNotIn("Every planned run is there", text)
+
+        refused = cluster.ablate("report", "factorial", "-o", os.path.join("text.txt", "report"), check=False)
+        self.assertEqual(refused.returncode, 5, refused.stderr)
+        self.assertIn("text.txt", refused.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
