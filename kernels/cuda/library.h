@@ -14,8 +14,8 @@
 
 namespace ablate {
 
-// The build's version and a hash of the headers that both sides compile (the target ablate_kernels_cuda_library sets
-// it), e.g. "0.1.0-3f7a90c2d1e4". Static: each side must see its own.
+// The build's version and a hash of all that both sides must have in common (cmake/ablate_interface_hash.cmake), e.g.
+// "0.1.0-3f7a90c2d1e4". Static: each side must see its own.
 static inline const char* CudaInterface() { return ABLATE_CUDA_INTERFACE; }
 
 struct CudaOptions {
