@@ -20,7 +20,7 @@ def main(path, interface):
             continue
         opened = library.ablate_cuda_open(name, None, ctypes.byref(out), error, len(error))
         said = error.value.decode()
-        if opened != WRONG_BUILD or out.value or "of another build" not in said or interface not in said or (given or "unnamed") not in said:
+        if opened != WRONG_BUILD or out.value or "of another build" not in said or interface not in said or ("unnamed" if given is None else given) not in said:
             problems.append(f"open by {given!r}: {opened} {said}")
     print("\n".join(problems) or f"{path} serves {interface} alone")
     return 1 if problems else 0
