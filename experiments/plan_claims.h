@@ -40,16 +40,27 @@ JobSet ReleasedJobs(const Plan& plan, std::span<const int> arms, int seeds);
 // is let go as soon as the plan is stored with its hash (and learning rates are tuned).
 bool NeedsLock(const v1::SweepSpec& spec);
 
-// A state whose numbers must not be seen before the lock: the end of a confirming arm's training at one seed.
+// Whose numbers a state's are, as far as the seal goes: the model.* and attention.* settings that acted while it was
+// trained, one after the other where they were switched, defaults and variants resolved, numbers to three digits. Not
+// when they were switched, and nothing of train.*, numerics or the device: with another clipping, learning rate or
+// number of steps the same arm at the same seed still tells how that arm does there. `history`: of its stages, the
+// first first.
+std::string ArmIdentity(std::span<const v1::Configuration* const> history);
+
+// An arm and seed whose numbers must not be seen before the lock; on the sweep's data and executor.
 struct SealedState {
-  std::string stage_key;
+  std::string identity;  // ArmIdentity
   int arm = 0;
   int64_t seed = 0;
   bool confirming_seed = false;  // of S2: its numbers are what confirms; else of S1
   std::string split;             // no evaluation on this one, whatever the length
-  std::set<int64_t> lengths;     // and none at these tokens, whatever the split; 1x is free (docs/claims.md)
+  // On any split none above so many tokens, nor above the state's own 1x. 0 (S1, and reused seeds): `lengths` instead.
+  int64_t longest = 0;
+  std::set<int64_t> lengths;  // of the claims; 1x is free (docs/claims.md)
 };
-// Each state once. None for a sweep without claims, and for a plan that is not complete (then `Overlaps` still
+// Whether a measurement of such a state, trained at `train_length` tokens, must not be seen.
+bool IsSealed(const SealedState& state, int64_t train_length, int64_t length_tokens, const std::string& split);
+// Each arm and seed once. None for a sweep without claims, and for a plan that is not complete (then `Overlaps` still
 // answers).
 std::vector<SealedState> SealedStates(const v1::SweepSpec& spec, const Plan& plan);
 
@@ -62,8 +73,7 @@ struct Overlap {
   std::string text;  // "variant=lssar p=15, seed 100: 2048 tokens on confirmation is on the confirming documents"
 };
 // While `sealed` waits for its lock, a sweep whose plan overlaps is refused. Where learning rates of either are still
-// to be tuned, all that is to come counts, and states are the same at any learning rate. Empty for a sweep without
-// claims.
+// to be tuned, all that is to come counts. Empty for a sweep without claims.
 std::vector<Overlap> Overlaps(const v1::SweepSpec& sealed_spec, const Plan& sealed, const v1::SweepSpec& other_spec,
                               const Plan& other);
 

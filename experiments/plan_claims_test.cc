@@ -246,22 +246,46 @@ TEST(Overlaps, AreStatesOfConfirmingArmsAtConfirmingLengthsOrDocuments) {
         "settings: {train.length: 128, train.steps: 100}\narms: [{attention.variant: lssar, attention.p: 3}]\n" + yaml);
     return Overlaps(spec, plan, other, PlanOf(other));
   };
-  EXPECT_THAT(overlaps("seeds: [100]\nevaluate: {lengths: [1x, 2x, 4x]}"), IsEmpty());
+  EXPECT_THAT(overlaps("seeds: [100]\nevaluate: {lengths: [0.5x, 1x]}"), IsEmpty());
+  // Selecting seeds: what selects may be seen, the lengths of the claims not.
+  EXPECT_THAT(overlaps("seeds: [0]\nevaluate: {lengths: [1x, 2x, 4x]}"), IsEmpty());
+  EXPECT_THAT(overlaps("seeds: [0]\nevaluate: {lengths: [1x, 8x, 16x]}"), SizeIs(2));
   EXPECT_THAT(overlaps("seeds: [5, 200]\nevaluate: {lengths: [8x], splits: [selection, confirmation]}"), IsEmpty());
-  auto found = overlaps("seeds: [100]\nevaluate: {lengths: [2x, 8x]}");
+  auto found = overlaps("seeds: [100]\nevaluate: {lengths: [1x, 129]}");
   ASSERT_THAT(found, SizeIs(1));
-  EXPECT_EQ(found[0].text, "variant=lssar p=3, seed 100: 1024 tokens on selection is a length of the claims");
+  EXPECT_EQ(found[0].text, "variant=lssar p=3, seed 100: 129 tokens on selection is longer than 1x");
   EXPECT_TRUE(found[0].confirming_seed);
   EXPECT_EQ(found[0].arm, 2);
   EXPECT_EQ(found[0].evaluation, 1);
+  // No length is near enough to a claim's to be told from it: none above 1x.
+  EXPECT_THAT(overlaps("seeds: [100]\nevaluate: {lengths: [255, 2x, 1020, 16x]}"), SizeIs(4));
   found = overlaps("seeds: [2]\nevaluate: {lengths: [1x, 16x], splits: [confirmation]}");
   ASSERT_THAT(found, SizeIs(2));
   EXPECT_EQ(found[0].text, "variant=lssar p=3, seed 2: 128 tokens on confirmation is on the confirming documents");
   EXPECT_FALSE(found[0].confirming_seed);
   // Another evaluation of the same state is one all the same.
   EXPECT_THAT(overlaps("seeds: [100]\naxes: {eval.attention.window: [0, 128]}\nevaluate: {lengths: [8x]}"), SizeIs(2));
-  // Another training is another state.
-  EXPECT_THAT(overlaps("axes: {train.batch: [4]}\nseeds: [100]\nevaluate: {lengths: [8x]}"), IsEmpty());
+  // Twins: the same arm and seed, trained a little otherwise or elsewhere.
+  const auto arm = [&](const std::string& settings, const std::string& lengths) {
+    const v1::SweepSpec other = Spec(absl::StrCat("settings: {train.steps: 100}\narms: [{", settings,
+                                                  "}]\nseeds: [100]\nevaluate: {lengths: [", lengths, "]}\n"));
+    return Overlaps(spec, plan, other, PlanOf(other));
+  };
+  const std::string p3 = "attention.variant: lssar, attention.p: 3, train.length: 128";
+  EXPECT_THAT(overlaps("requires: {device: cpu}\nseeds: [100]\nevaluate: {lengths: [8x]}"), SizeIs(1));
+  for (const char* twin : {"train.clip: 1.0000001", "train.accumulation: 2", "train.epsilon: 1.0000001e-8",
+                           "train.batch: 4", "train.learning_rate: 9e-4", "attention.offset: 1.0001"}) {
+    EXPECT_THAT(arm(absl::StrCat(p3, ", ", twin), "8x"), SizeIs(1)) << twin;
+  }
+  EXPECT_THAT(arm("attention.variant: lssar, attention.p: 3.0000001, train.length: 128", "8x"), SizeIs(1));
+  // Trained at another length: above its own 1x, or the sealed one.
+  EXPECT_THAT(arm("attention.variant: lssar, attention.p: 3, train.length: 127", "127, 128"), SizeIs(1));
+  EXPECT_THAT(arm("attention.variant: lssar, attention.p: 3, train.length: 256", "128, 256"), SizeIs(1));
+  for (const char* another : {"model.layers: 3", "attention.offset: 0.5", "attention.scale: inv_sqrt_d"}) {
+    EXPECT_THAT(arm(absl::StrCat(p3, ", ", another), "8x"), IsEmpty()) << another;
+  }
+  EXPECT_THAT(arm("attention.variant: lssar, attention.p: 9, train.length: 128", "8x"), IsEmpty());
+  EXPECT_THAT(overlaps("executor: noop\nseeds: [100]\nevaluate: {lengths: [8x]}"), IsEmpty());
   // A sweep does not overlap with what itself lets be seen.
   for (const Overlap& overlap : Overlaps(spec, plan, spec, plan)) {
     EXPECT_EQ(plan.evaluations[overlap.evaluation].split, "confirmation");
@@ -282,9 +306,9 @@ TEST(Overlaps, WhileTuningAnyLearningRateCounts) {
   };
   EXPECT_THAT(Overlaps(spec, plan, other(""), PlanOf(other(""))), SizeIs(1));
   const v1::SweepSpec device = other("requires: {device: cpu}\n");
-  EXPECT_THAT(Overlaps(spec, plan, device, PlanOf(device)), IsEmpty());
+  EXPECT_THAT(Overlaps(spec, plan, device, PlanOf(device)), SizeIs(1));
   const Plan tuned = PlanOf(spec, AllAt(plan, 1e-3));
-  EXPECT_THAT(Overlaps(spec, tuned, other(""), PlanOf(other(""))), IsEmpty());
+  EXPECT_THAT(Overlaps(spec, tuned, other(""), PlanOf(other(""))), SizeIs(1));
   // What another sweep will measure once it has tuned counts too.
   const v1::SweepSpec later = Spec(
       "settings: {train.length: 128, train.steps: 100}\nseeds: [100]\n"
@@ -293,6 +317,28 @@ TEST(Overlaps, WhileTuningAnyLearningRateCounts) {
   ASSERT_FALSE(PlanOf(later).complete);
   EXPECT_THAT(Overlaps(spec, tuned, later, PlanOf(later)), SizeIs(1));
   EXPECT_THAT(Overlaps(spec, plan, later, PlanOf(later)), SizeIs(1));
+}
+
+TEST(ArmIdentity, IsWhatActsHoweverItIsWritten) {
+  const auto identity = [](const std::string& arm) {
+    const Plan plan = PlanOf(Spec("settings: {train.length: 128, train.steps: 100}\narms: [" + arm + "]\nseeds: [1]"));
+    std::vector<const v1::Configuration*> history;
+    for (const PlannedStage& stage : plan.stages) history.push_back(&stage.config);
+    return ArmIdentity(history);
+  };
+  const std::string softmax = identity("{}");
+  EXPECT_EQ(identity("{attention.variant: softmax, attention.offset: 0.5}"), softmax) << "nothing is sharpened";
+  EXPECT_EQ(identity("{model.preset: tiny}"), softmax);
+  const std::string lssar = identity("{attention.variant: lssar, attention.p: 7}");
+  EXPECT_NE(lssar, softmax);
+  EXPECT_EQ(identity("{attention.variant: softmax, attention.scale: one}"), identity("{attention.scale: one}"));
+  // Switches in their order, at whatever step.
+  const auto switched = [&](int step) {
+    return identity(
+        absl::StrCat("{attention.variant: lssar, attention.p: 3, switch: [{at_step: ", step, ", attention.p: 7}]}"));
+  };
+  EXPECT_EQ(switched(50), switched(51));
+  EXPECT_NE(switched(50), lssar);
 }
 
 absl::Status Extends(const std::string& before, const std::string& after) {

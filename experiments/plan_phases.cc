@@ -149,10 +149,12 @@ absl::Status Planner::CheckLengths(int arm) {
                                  " tokens) is among select.lengths: what chose the arm cannot confirm it"));
     }
     for (int e = 0; e < spec_.evaluate().lengths_size(); ++e) {
-      if (LengthTokens(spec_.evaluate().lengths(e), one) != length || length == one) continue;
-      return places_.At(places_.Length(e, drafts_[arm].spec_arm),
-                        Refuse(absl::StrCat(who, "evaluate.lengths has its length ", length,
-                                            ", which stays unseen until the lock; leave it out there")));
+      const int64_t tokens = LengthTokens(spec_.evaluate().lengths(e), one);
+      if (tokens == one || (tokens != length && !(rises && tokens == shorter))) continue;
+      return places_.At(
+          places_.Length(e, drafts_[arm].spec_arm),
+          Refuse(absl::StrCat(who, "evaluate.lengths has its ", tokens == length ? "length " : "short_length ", tokens,
+                              ", which stays unseen until the lock; leave it out there")));
     }
   }
   return absl::OkStatus();

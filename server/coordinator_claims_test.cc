@@ -259,8 +259,8 @@ TEST_F(ClaimsTest, DivergedSeedsAreInViewAndALostOneWaits) {
     }
   }
   ASSERT_TRUE(failed);
-  WaitForDecisions();
   EXPECT_EQ(Get("sealed").state(), v1::SWEEP_FAILED);
+  while (Get("sealed").waiting_for().empty()) std::this_thread::yield();
   EXPECT_THAT(Get("sealed").waiting_for(), HasSubstr("101"));
   // What is there is shown, without a p.
   EXPECT_EQ(ClaimRows("sealed")[1].verdict(), v1::UNDECIDED);

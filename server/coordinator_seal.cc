@@ -1,7 +1,10 @@
 // Who asks for what is sealed, and what was seen before it was. See coordinator_impl.h. The rules: docs/claims.md;
 // source: docs/statistics.md, part 4.
 #include <algorithm>
+#include <map>
+#include <set>
 
+#include "experiments/axes.h"
 #include "experiments/plan_claims.h"
 #include "server/coordinator_impl.h"
 
@@ -46,24 +49,39 @@ absl::Status CoordinatorImpl::CheckSeals(const v1::SweepSpec& spec, const Plan& 
 
 absl::StatusOr<std::vector<CoordinatorImpl::Candidate>> CoordinatorImpl::FindCandidates(const v1::SweepSpec& spec,
                                                                                         const Plan& plan) {
-  std::vector<StateToFind> states;
-  std::vector<const SealedState*> of;
-  const std::vector<SealedState> sealed = SealedStates(spec, plan);
-  for (const SealedState& state : sealed) {
+  std::map<int64_t, std::vector<SealedState>> states;  // by seed
+  std::set<int64_t> seeds;
+  for (SealedState& state : SealedStates(spec, plan)) {
     if (!state.confirming_seed) continue;
-    states.push_back({state.stage_key, state.split, state.lengths});
-    of.push_back(&state);
+    seeds.insert(state.seed);
+    states[state.seed].push_back(std::move(state));
   }
   std::vector<Candidate> candidates;
   if (states.empty()) return candidates;
-  std::vector<FoundEvaluation> found;
+  std::vector<StoredEvaluation> found;
   ABLATE_RETURN_IF_ERROR(store_->Read([&](Connection& db) -> absl::Status {
-    ABLATE_ASSIGN_OR_RETURN(found, FindEvaluations(db, states));
+    ABLATE_ASSIGN_OR_RETURN(found, FindEvaluations(db, spec.data().sha256(), spec.executor(), seeds));
     return absl::OkStatus();
   }));
-  for (const FoundEvaluation& evaluation : found) {
-    const SealedState& state = *of[evaluation.state];
-    candidates.push_back({plan.arms[state.arm].json, plan.arms[state.arm].label, state.seed, evaluation.key});
+  std::map<std::vector<std::string>, std::string> identities;  // by history
+  for (const StoredEvaluation& evaluation : found) {
+    const auto [identity, fresh] = identities.try_emplace(evaluation.configs);
+    if (fresh) {
+      std::vector<v1::Configuration> configs;
+      for (const std::string& json : evaluation.configs) {
+        ABLATE_ASSIGN_OR_RETURN(configs.emplace_back(), ConfigurationFromJson(json));
+      }
+      std::vector<const v1::Configuration*> history;
+      for (const v1::Configuration& config : configs) history.push_back(&config);
+      identity->second = ArmIdentity(history);
+    }
+    for (const SealedState& state : states[evaluation.seed]) {
+      if (state.identity != identity->second ||
+          !IsSealed(state, evaluation.train_length, evaluation.length, evaluation.split)) {
+        continue;
+      }
+      candidates.push_back({plan.arms[state.arm].json, plan.arms[state.arm].label, state.seed, evaluation.key});
+    }
   }
   return candidates;
 }
@@ -92,11 +110,10 @@ CoordinatorImpl::Body CoordinatorImpl::RecordSeen(SweepRow row, std::vector<Seen
   v1::Deviation deviation;
   deviation.set_at_us(options_.clock->WallMicros());
   deviation.set_kind("seen_before");
-  deviation.set_text(
-      absl::StrCat(seen.size(), seen.size() == 1 ? " evaluation" : " evaluations",
-                   " on the confirming documents or lengths were there before the sweep was sealed, the first of ",
-                   first->arm_label, ", seed ", first->seed, ", in job ",
-                   scheduler_->job(seen.front().job).record.job_id, ": claims about these arms are exploratory"));
+  deviation.set_text(absl::StrCat(seen.size(), seen.size() == 1 ? " evaluation" : " evaluations",
+                                  " of what the sweep seals were there before, the first of ", first->arm_label,
+                                  ", seed ", first->seed, ", in job ", scheduler_->job(seen.front().job).record.job_id,
+                                  ": claims about these arms are exploratory"));
   return [row, seen = std::move(seen), deviation](Connection& db, std::vector<std::string>*) -> absl::Status {
     ABLATE_RETURN_IF_ERROR(WriteSeen(db, row, seen));
     return AddDeviation(db, row, deviation);

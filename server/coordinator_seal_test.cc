@@ -185,6 +185,21 @@ TEST_F(SealTest, AnotherSweepIsRefusedWhicheverWayItAsks) {
        Peeper("p", "{attention.variant: lssar, attention.p: 7, eval.ntk: dynamic}", "[100]", "{lengths: [8x]}")},
       {"p overridden at evaluation", Peeper("p", "{attention.variant: lssar, attention.p: 7, eval.attention.p: 6.999}",
                                             "[100]", "{lengths: [8x], splits: [confirmation]}")},
+      {"a length near the claims'", Peeper("p", kCandidate, "[100]", "{lengths: [2040]}")},
+      {"just above 1x", Peeper("p", kCandidate, "[100]", "{lengths: [257]}")},
+      {"another device", "requires: {device: cpu}\n" + Peeper("p", kCandidate, "[100]", "{lengths: [8x]}")},
+      {"another clip", Peeper("p", "{attention.variant: lssar, attention.p: 7, train.clip: 1.0000001}", "[100]",
+                              "{lengths: [8x], splits: [confirmation]}")},
+      {"in parts",
+       Peeper("p", "{attention.variant: lssar, attention.p: 7, train.accumulation: 2}", "[100]", "{lengths: [8x]}")},
+      {"another epsilon", Peeper("p", "{train.epsilon: 1.0000001e-8}", "[100]", "{lengths: [8x]}")},
+      {"fewer steps", Peeper("p", "{train.steps: 500}", "[100]", "{lengths: [8x]}")},
+      {"the same claims on another device",
+       [] {
+         std::string yaml = kSealedSweep;
+         Replace(&yaml, "name: sealed", "name: p\nrequires: {device: cpu}");
+         return yaml;
+       }()},
       {"the same claims under another name",
        [] {
          std::string yaml = kSealedSweep;
@@ -302,6 +317,34 @@ TEST_F(SealTest, WhatWasSeenBeforeIsSaid) {
   EXPECT_EQ(One("SELECT COUNT(DISTINCT standing) FROM confidence_intervals WHERE phase = 'confirming' AND split = "
                 "'confirmation'"),
             "2");
+}
+
+TEST_F(SealTest, ACopyOfAConfirmedSweepIsExploratory) {
+  worker_.loss_targets = [](const v1::EvaluationTask& task) { return Loss(task); };
+  ASSERT_TRUE(Submit(kSealedSweep).ok());
+  RunUntilOver("sealed");
+  for (const v1::ClaimRow& row : ClaimRows("sealed")) EXPECT_EQ(row.standing(), "confirmatory");
+  std::string copy = kSealedSweep;
+  Replace(&copy, "name: sealed", "name: copy\nrequires: {device: cpu}");
+  worker_.refused.clear();
+  ASSERT_TRUE(Submit(copy).ok());
+  for (const v1::ClaimRow& row : ClaimRows("copy")) EXPECT_THAT(row.standing(), HasSubstr("exploratory: seen in job "));
+}
+
+TEST_F(SealTest, ANumberAtAnyLengthAbove1xCountsAsSeen) {
+  ASSERT_TRUE(Submit(Peeper("before", "{attention.variant: lssar, attention.p: 15, train.clip: 0.9}", "[104]",
+                            "{lengths: [1x, 2040]}"))
+                  .ok());
+  ASSERT_TRUE(Submit(kSealedSweep).ok());
+  EXPECT_EQ(One("SELECT COUNT(*) FROM seen_before"), "1") << "1x is no secret";
+  worker_.loss_targets = [](const v1::EvaluationTask& task) { return Loss(task); };
+  RunUntilOver("sealed");
+  const v1::GetClaimsResponse claims = Claims("sealed");
+  EXPECT_EQ(claims.claims(0).standing(), "confirmatory");
+  EXPECT_THAT(claims.claims(1).standing(), HasSubstr("exploratory: seen in job "));
+  EXPECT_EQ(One("SELECT COUNT(*) FROM results WHERE phase = 'confirming' AND arm LIKE '%15%' AND standing = "
+                "'confirmatory'"),
+            "0");
 }
 
 TEST_F(SealTest, WhatIsAlreadyAskedForCountsAsSeen) {

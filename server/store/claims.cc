@@ -4,6 +4,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/store/json_text.h"
 
 namespace ablate {
@@ -149,18 +150,37 @@ absl::Status DropPoints(Connection& db, SweepRow sweep, const std::vector<std::s
       sweep, ToJsonArray(except_arms));
 }
 
-absl::StatusOr<std::vector<FoundEvaluation>> FindEvaluations(Connection& db, const std::vector<StateToFind>& states) {
-  std::vector<FoundEvaluation> found;
-  for (size_t i = 0; i < states.size(); ++i) {
-    ABLATE_ASSIGN_OR_RETURN(Statement rows, db.Query("SELECT e.key, e.split, e.length FROM stages s JOIN evaluations e "
-                                                     "ON e.stage = s.row WHERE s.key = ? ORDER BY e.row",
-                                                     states[i].stage_key));
+absl::StatusOr<std::vector<StoredEvaluation>> FindEvaluations(Connection& db, const std::string& data_sha256,
+                                                              v1::Executor executor, const std::set<int64_t>& seeds) {
+  std::vector<StoredEvaluation> found;
+  std::vector<int64_t> stages;  // [i] of found[i]
+  {
+    ABLATE_ASSIGN_OR_RETURN(
+        Statement rows,
+        db.Query("SELECT e.key, e.split, e.length, s.seed, s.train_length, s.row FROM stages s JOIN data d ON d.row = "
+                 "s.data JOIN evaluations e ON e.stage = s.row WHERE d.sha256 = ? AND s.executor = ? AND s.seed IN "
+                 "(SELECT value FROM json_each(?)) ORDER BY e.row",
+                 data_sha256, ExecutorName(executor), absl::StrCat("[", absl::StrJoin(seeds, ","), "]")));
     while (true) {
       ABLATE_ASSIGN_OR_RETURN(const bool more, rows.Step());
       if (!more) break;
-      if (rows.Text(1) != states[i].split && !states[i].lengths.contains(rows.Int(2))) continue;
-      found.push_back({static_cast<int>(i), rows.Text(0)});
+      found.push_back({rows.Text(0), rows.Text(1), rows.Int(2), rows.Int(3), rows.Int(4), {}});
+      stages.push_back(rows.Int(5));
     }
+  }
+  std::map<int64_t, std::vector<std::string>> known;
+  ABLATE_ASSIGN_OR_RETURN(Statement stage, db.Prepare("SELECT COALESCE(parent, 0), config FROM stages WHERE row = ?"));
+  for (size_t i = 0; i < found.size(); ++i) {
+    const auto [it, fresh] = known.try_emplace(stages[i]);
+    for (int64_t row = fresh ? stages[i] : 0; row != 0;) {
+      stage.BindAll(row);
+      ABLATE_ASSIGN_OR_RETURN(const bool there, stage.Step());
+      if (!there) return absl::DataLossError("the database is damaged: a stage's parent is missing");
+      row = stage.Int(0);
+      it->second.insert(it->second.begin(), stage.Text(1));
+      stage.Reset();
+    }
+    found[i].configs = it->second;
   }
   return found;
 }
@@ -173,11 +193,9 @@ absl::Status WriteSeen(Connection& db, SweepRow sweep, const std::vector<Seen>& 
                sweep, one.seed, one.job, one.evaluation_key, one.arm_json));
     ABLATE_RETURN_IF_ERROR(db.Run(
         "UPDATE point_evaluations SET standing = 'exploratory: seen in job ' || (SELECT job_id FROM jobs WHERE row = "
-        "?2) WHERE sweep = ?1 AND phase = 'confirming' AND arm = (SELECT arm FROM arms WHERE sweep = ?1 AND json = ?4 "
-        "AND phase = 'plain') AND standing NOT LIKE 'exploratory%' AND evaluation IN (SELECT mine.row FROM evaluations "
-        "mine JOIN evaluations theirs ON theirs.key = ?3 WHERE mine.split = theirs.split OR mine.length = "
-        "theirs.length)",
-        sweep, one.job, one.evaluation_key, one.arm_json));
+        "?2) WHERE sweep = ?1 AND phase = 'confirming' AND arm = (SELECT arm FROM arms WHERE sweep = ?1 AND json = ?3 "
+        "AND phase = 'plain') AND standing NOT LIKE 'exploratory%'",
+        sweep, one.job, one.arm_json));
   }
   return absl::OkStatus();
 }

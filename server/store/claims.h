@@ -41,17 +41,18 @@ absl::Status DropPoints(Connection& db, SweepRow sweep, const std::vector<std::s
 
 // ---- numbers that were seen before they were sealed ----
 
-// An evaluation of a state: on `split`, or at one of `lengths`.
-struct StateToFind {
-  std::string stage_key;
-  std::string split;
-  std::set<int64_t> lengths;
-};
-struct FoundEvaluation {
-  int state = 0;  // index of the StateToFind
+// An evaluation that some sweep planned, and what its state was trained by.
+struct StoredEvaluation {
   std::string key;
+  std::string split;
+  int64_t length = 0;
+  int64_t seed = 0;
+  int64_t train_length = 0;
+  std::vector<std::string> configs;  // JSON, of the stages that lead to it, the first first
 };
-absl::StatusOr<std::vector<FoundEvaluation>> FindEvaluations(Connection& db, const std::vector<StateToFind>& states);
+// All of this data and executor at these seeds.
+absl::StatusOr<std::vector<StoredEvaluation>> FindEvaluations(Connection& db, const std::string& data_sha256,
+                                                              v1::Executor executor, const std::set<int64_t>& seeds);
 
 struct Seen {
   std::string arm_json;
@@ -59,7 +60,7 @@ struct Seen {
   std::string evaluation_key;
   JobRow job = 0;
 };
-// Stores them, and marks what the sweep confirms of that arm on that split or at that length as exploratory.
+// Stores them, and marks what the sweep confirms of that arm as exploratory.
 absl::Status WriteSeen(Connection& db, SweepRow sweep, const std::vector<Seen>& seen);
 struct StoredSeen {
   std::string arm_json;
