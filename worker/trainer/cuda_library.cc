@@ -44,22 +44,28 @@ std::string CudaLibraryPath() {
 }
 
 absl::StatusOr<CudaLibrary> CudaLibrary::Load(const std::string& path) {
-  if (!FileSize(path).ok()) {
+  if (const absl::StatusOr<uint64_t> size = FileSize(path); !size.ok()) {
+    if (const char* const set = std::getenv(kEnvironment); set != nullptr && path == set) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "no CUDA backend at ", path, ", which ", kEnvironment, " names: ", size.status().message(),
+          "; let it name the libablate_cuda.so of this very build, or unset it where that lies beside this program"));
+    }
     return absl::FailedPreconditionError(
-        kBuiltWithCuda || std::getenv(kEnvironment) != nullptr
+        kBuiltWithCuda
             ? absl::StrCat("no CUDA backend at ", path, ": put libablate_cuda.so beside this program, or name it with ",
                            kEnvironment)
-            : absl::StrCat(
-                  "this program was built without CUDA: nvcc was not found when it was configured (docs/gpu.md "
-                  "says what is needed); or name a libablate_cuda.so of this very build with ",
-                  kEnvironment));
+            : absl::StrCat("this program was configured without CUDA (no nvcc, or ABLATE_CUDA=OFF; docs/gpu.md says "
+                           "what is needed) and has no libablate_cuda.so beside it: name one of this very build with ",
+                           kEnvironment));
   }
   CudaLibrary library;
   library.path_ = path;
   void* const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   const char* const why = handle == nullptr ? ::dlerror() : nullptr;
   if (handle == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot load the CUDA backend: ", why != nullptr ? why : path));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot load the CUDA backend ", path, ": ", why != nullptr ? why : "unknown",
+                     "; if that is libcublas or libcublasLt, add the folder of the CUDA toolkit's to LD_LIBRARY_PATH"));
   }
   library.open_ = reinterpret_cast<AblateCudaOpen*>(::dlsym(handle, kCudaOpenSymbol));
   library.devices_ = reinterpret_cast<AblateCudaDevices*>(::dlsym(handle, kCudaDevicesSymbol));

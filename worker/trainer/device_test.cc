@@ -11,6 +11,7 @@
 namespace ablate {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 class DeviceTest : public ::testing::Test {
@@ -47,9 +48,15 @@ TEST_F(DeviceTest, NamesAreChecked) {
 
 TEST_F(DeviceTest, ALibraryThatIsNotThereOrNoneSaysWhatToDo) {
   ::setenv("ABLATE_CUDA_LIBRARY", "/nowhere/libablate_cuda.so", 1);
-  EXPECT_THAT(Refusal("cuda"), HasSubstr("no CUDA backend at /nowhere/libablate_cuda.so"));
+  EXPECT_THAT(Refusal("cuda"),
+              HasSubstr("no CUDA backend at /nowhere/libablate_cuda.so, which ABLATE_CUDA_LIBRARY names: cannot stat"));
   EXPECT_EQ(ListCudaDevices().status().code(), absl::StatusCode::kFailedPrecondition);
   const TempDir dir;
+  ::setenv("ABLATE_CUDA_LIBRARY", dir.path().c_str(), 1);
+  EXPECT_THAT(Refusal("cuda"), HasSubstr("no CUDA backend at " + dir.path() + ", which ABLATE_CUDA_LIBRARY names"));
+  ::unsetenv("ABLATE_CUDA_LIBRARY");  // and none lies beside a test
+  EXPECT_THAT(Refusal("cuda"), AnyOf(HasSubstr("put libablate_cuda.so beside this program"),
+                                     HasSubstr("configured without CUDA (no nvcc, or ABLATE_CUDA=OFF;")));
   const std::string path = JoinPath(dir.path(), "text.so");
   ASSERT_TRUE(WriteFileAtomic(path, "no library").ok());
   ::setenv("ABLATE_CUDA_LIBRARY", path.c_str(), 1);
