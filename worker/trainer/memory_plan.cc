@@ -163,17 +163,21 @@ absl::StatusOr<Recompute> PlanTraining(Backend* backend, const ModelConfig& conf
                       absl::StrCat("Start the worker with --recompute auto: that needs ", Bytes(least.total())));
     }
   }
-  // The next finer parts of the batch that fit.
-  for (int parts = accumulation + 1; parts <= batch; ++parts) {
-    if (batch % parts != 0) continue;
-    ABLATE_ASSIGN_OR_RETURN(const MemoryNeed finer,
-                            TrainingNeed(*backend, config, batch / parts, T, Recompute::kBlocks));
-    if (finer.total() > free) continue;
-    return TooLarge("training with recomputed activations", least, free,
-                    absl::StrCat("With train.accumulation ", parts, " instead of ", accumulation, " it needs ",
-                                 Bytes(finer.total()), "; or use a GPU, or a share of one, with more memory"));
+  const bool keeps = wanted == Recompute::kNone;
+  const std::string what = keeps ? "training with --recompute none" : "training with recomputed activations";
+  // The next finer parts of the batch that fit, in the mode asked for; where none does, with recomputation.
+  for (const Recompute mode : {keeps ? Recompute::kNone : Recompute::kBlocks, Recompute::kBlocks}) {
+    for (int parts = accumulation + 1; parts <= batch; ++parts) {
+      if (batch % parts != 0) continue;
+      ABLATE_ASSIGN_OR_RETURN(const MemoryNeed finer, TrainingNeed(*backend, config, batch / parts, T, mode));
+      if (finer.total() > free) continue;
+      return TooLarge(what, keeps ? need : least, free,
+                      absl::StrCat("With ", keeps && mode == Recompute::kBlocks ? "--recompute auto and " : "",
+                                   "train.accumulation ", parts, " instead of ", accumulation, " it needs ",
+                                   Bytes(finer.total()), "; or use a GPU, or a share of one, with more memory"));
+    }
   }
-  return TooLarge("training with recomputed activations", least, free,
+  return TooLarge(what, keeps ? need : least, free,
                   "Not even one sequence at a time fits: use a GPU, or a share of one, with more memory, or a smaller "
                   "model or train.length");
 }

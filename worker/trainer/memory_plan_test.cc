@@ -11,6 +11,7 @@
 namespace ablate {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // A GPU as the plan sees it: all rows at once, and only so much memory.
@@ -95,14 +96,39 @@ TEST(MemoryPlanTest, WhatDoesNotFitSaysHowMuchForWhatAndWhatToDo) {
   LimitedBackend backend(Total(LimitedBackend(), 2, Recompute::kBlocks));
   absl::Status refused = PlanTraining(&backend, Config(), 8, 1, 32, Recompute::kAuto).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  for (const char* words : {"training with recomputed activations needs ", " are free (weights ", "gradients ", "optimiser ", "activations ",
-                            "logits ", "workspace ", "train.accumulation 4 instead of 1"}) {
+  for (const char* words :
+       {"training with recomputed activations needs ", " are free (weights ", "gradients ", "optimiser ",
+        "activations ", "logits ", "workspace ", "train.accumulation 4 instead of 1"}) {
     EXPECT_THAT(std::string(refused.message()), HasSubstr(words));
   }
   backend.free = 1000;
   refused = PlanTraining(&backend, Config(), 8, 1, 32, Recompute::kAuto).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("Not even one sequence"));
+}
+
+TEST(MemoryPlanTest, TheAdviceIsForTheModeAskedFor) {
+  const auto refusal = [](int64_t free, Recompute wanted) {
+    LimitedBackend backend(free);
+    const absl::Status refused = PlanTraining(&backend, Config(), 8, 1, 32, wanted).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+    return std::string(refused.message());
+  };
+  const LimitedBackend backend;
+  const auto total = [&backend](int B, Recompute recompute) { return Total(backend, B, recompute); };
+  // Room for one sequence with all its activations, and not for the batch without them.
+  const int64_t one = total(1, Recompute::kNone);
+  ASSERT_LT(one, total(8, Recompute::kBlocks));
+  EXPECT_THAT(refusal(one, Recompute::kNone), AllOf(HasSubstr("training with --recompute none needs "),
+                                                    HasSubstr("With train.accumulation 8 instead of 1 it")));
+  // Only without them; then the advice says so.
+  ASSERT_LT(total(1, Recompute::kBlocks), one);
+  EXPECT_THAT(refusal(one - 1, Recompute::kNone), AllOf(HasSubstr("training with --recompute none needs "),
+                                                        HasSubstr("With --recompute auto and train.accumulation ")));
+  EXPECT_THAT(refusal(one - 1, Recompute::kAuto),
+              AllOf(HasSubstr("training with recomputed activations needs "), HasSubstr("With train.accumulation ")));
+  EXPECT_THAT(refusal(1000, Recompute::kNone),
+              AllOf(HasSubstr("training with --recompute none needs "), HasSubstr("Not even one sequence")));
 }
 
 TEST(MemoryPlanTest, AnEvaluationCountsWhatItHoldsAlready) {
