@@ -1,7 +1,7 @@
 // Speed on a device, by the clock on the wall (bench/train_bench and attention_bench count CPU time of the CPU
 // backend):
-//   device_bench DEVICE train PRESET VARIANT LENGTH BATCH STEPS [float32|bf16]
-//   device_bench DEVICE attention VARIANT LENGTH TOKENS HEADS HEAD_DIM [float32|bf16]
+//   device_bench DEVICE train PRESET VARIANT LENGTH BATCH STEPS [fp32|bf16]
+//   device_bench DEVICE attention VARIANT LENGTH TOKENS HEADS HEAD_DIM [fp32|bf16]
 // DEVICE is cpu, cuda or cuda:N; PRESET tiny, small, gpt2-45m, gpt2-124m or gpt2-355m. VARIANT lssar has p = 15.
 // A line each. FLOPs as bench/README.md counts them; utilisation only where the GPU's peak is known.
 #include <algorithm>
@@ -54,8 +54,8 @@ double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 int Usage() {
   std::fputs(
-      "usage: device_bench DEVICE train PRESET VARIANT LENGTH BATCH STEPS [float32|bf16]\n"
-      "       device_bench DEVICE attention VARIANT LENGTH TOKENS HEADS HEAD_DIM [float32|bf16]\n",
+      "usage: device_bench DEVICE train PRESET VARIANT LENGTH BATCH STEPS [fp32|bf16]\n"
+      "       device_bench DEVICE attention VARIANT LENGTH TOKENS HEADS HEAD_DIM [fp32|bf16]\n",
       stderr);
   return 2;
 }
@@ -202,7 +202,7 @@ int Attention(Backend* backend, const AttentionVariant& variant, int T, int toke
 
 int Main(std::vector<std::string> args) {
   Precision precision = Precision::kFloat32;
-  if (!args.empty() && (args.back() == "bf16" || args.back() == "float32")) {
+  if (!args.empty() && (args.back() == "bf16" || args.back() == "fp32" || args.back() == "float32")) {
     if (args.back() == "bf16") precision = Precision::kBf16;
     args.pop_back();
   }

@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 
 template <class Enum>
 Enum Parsed(const Json& spec, const char* key, std::optional<Enum> (*parse)(std::string_view)) {
-  const std::string text = spec.at(key).get<std::string>();
+  const std::string text = GoldenString(spec.at(key), absl::StrCat("spec.", key));
   const std::optional<Enum> value = parse(text);
   if (!value.has_value()) throw std::invalid_argument(std::string(key) + " is \"" + text + "\", which is unknown");
   return *value;
@@ -30,7 +30,7 @@ bool ParseConstantScale(const std::string& text, double* c) {
 
 GoldenAttentionCase ParseCase(const Json& json) {
   GoldenAttentionCase c;
-  c.name = json.at("name").get<std::string>();
+  c.name = GoldenString(json.at("name"), "name");
   c.spec = ParseGoldenAttentionSpec(json.at("spec"));
   c.T = GoldenInteger(json.at("T"), "T", 1);
   c.d = GoldenInteger(json.at("d"), "d", 1);
@@ -77,6 +77,11 @@ GoldenAttentionCase ParseCase(const Json& json) {
 }
 
 }  // namespace
+
+std::string GoldenString(const Json& value, const std::string& name) {
+  if (!value.is_string()) throw std::invalid_argument(name + " must be a text");
+  return value.get<std::string>();
+}
 
 double GoldenNumber(const Json& value, const std::string& name) {
   if (!value.is_number()) throw std::invalid_argument(name + " must be a number");
@@ -170,13 +175,21 @@ absl::Status ForEachGoldenCase(const std::string& path, const std::function<void
   std::string where = path;
   try {
     const Json json = Json::parse(text);
-    const Json& cases = json.at("cases");
-    if (!cases.is_array() || cases.empty())
+    if (!json.is_object() || !json.contains("cases") || !json["cases"].is_array() || json["cases"].empty())
       throw std::invalid_argument("\"cases\" must be a list of at least one case");
+    const Json& cases = json["cases"];
     for (size_t i = 0; i < cases.size(); ++i) {
       where = absl::StrCat(path, ": cases[", i, "]");
+      if (!cases[i].is_object()) throw std::invalid_argument("a case must be an object");
       parse(cases[i]);
     }
+  } catch (const Json::parse_error& e) {
+    return absl::InvalidArgumentError(absl::StrCat(where, ": not JSON, from byte ", e.byte, " on"));
+  } catch (const Json::exception& e) {
+    const std::string what = e.what();  // "[json.exception.out_of_range.403] key 'q' not found"
+    const size_t words = what.find("] ");
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": ", words == std::string::npos ? what : what.substr(words + 2)));
   } catch (const std::exception& e) {
     return absl::InvalidArgumentError(absl::StrCat(where, ": ", e.what()));
   }

@@ -20,7 +20,8 @@ namespace ablate {
 // cases, or what `parse` threw.
 absl::Status ForEachGoldenCase(const std::string& path, const std::function<void(const nlohmann::json&)>& parse);
 
-// A number, not a boolean; an integer in [least, most], not 7.5.
+// A text; a number, not a boolean; an integer in [least, most], not 7.5.
+std::string GoldenString(const nlohmann::json& value, const std::string& name);
 double GoldenNumber(const nlohmann::json& value, const std::string& name);
 int GoldenInteger(const nlohmann::json& value, const std::string& name, int least, int most = 1 << 24);
 

@@ -36,9 +36,10 @@ void AddUnknown(const Json& object, const std::string& prefix, const std::set<st
 
 GoldenModelCase ParseCase(const Json& json) {
   GoldenModelCase c;
-  c.name = json.at("name").get<std::string>();
+  c.name = GoldenString(json.at("name"), "name");
   c.spec = ParseGoldenAttentionSpec(json.at("spec"));
   const Json& config = json.at("config");
+  if (!config.is_object()) throw std::invalid_argument("config must be an object");
   for (const auto& [key, to] : {std::pair{"layers", &c.layers},
                                 {"width", &c.width},
                                 {"heads", &c.heads},

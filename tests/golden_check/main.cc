@@ -21,7 +21,7 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: golden_check attention|model|statistics FILE [--backend cpu|cuda|cuda:N|cuda_emulated]\n"
-    "                    [--precision float32|bf16]\n"
+    "                    [--precision fp32|bf16]\n"
     "       golden_check bf16 LENGTH [--backend ...] --precision bf16\n"
     "  Compares the double-precision reference and the backend with golden values (format: tests/golden/*.json)\n"
     "  and prints the largest relative error of each case; bf16: attention in bf16 on generated inputs with the\n"
@@ -80,7 +80,7 @@ absl::StatusOr<CheckOutcome> CheckStatistics(const std::string& path) {
 
 int Main(const std::vector<std::string>& args) {
   std::vector<std::string> positional;
-  std::map<std::string, std::string> flags = {{"--backend", "cpu"}, {"--precision", "float32"}};
+  std::map<std::string, std::string> flags = {{"--backend", "cpu"}, {"--precision", "fp32"}};
   for (size_t i = 0; i < args.size(); ++i) {
     if (args[i] == "--help") {
       std::fputs(kUsage, stdout);
@@ -104,13 +104,16 @@ int Main(const std::vector<std::string>& args) {
     return 2;
   }
   const std::string &kind = positional[0], &precision = flags["--precision"];
-  if (precision != "float32" && precision != "bf16") {
-    std::fprintf(stderr, "golden_check: --precision \"%s\": expected float32 or bf16\n", precision.c_str());
+  if (precision != "fp32" && precision != "float32" && precision != "bf16") {
+    std::fprintf(stderr, "golden_check: --precision \"%s\": expected fp32 or bf16\n", precision.c_str());
     return 2;
   }
   absl::StatusOr<CheckOutcome> outcome = absl::InvalidArgumentError(
       absl::StrCat("unknown kind \"", kind, "\"; known: attention, model, statistics, bf16"));
-  if (kind == "statistics") {
+  if (kind == "statistics" && (flags["--backend"] != "cpu" || precision == "bf16")) {
+    outcome = absl::InvalidArgumentError(
+        "statistics are computed on the CPU in double precision: leave --backend and --precision out");
+  } else if (kind == "statistics") {
     outcome = CheckStatistics(positional[1]);
   } else if (kind == "attention" || kind == "model" || kind == "bf16") {
     const auto backend = NewBackend(flags["--backend"], precision == "bf16" ? Precision::kBf16 : Precision::kFloat32);

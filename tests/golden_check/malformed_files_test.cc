@@ -1,5 +1,6 @@
 // Golden files that were damaged, by design and at random: a check must say so (a status, a failed case or "not
 // covered"), never crash, and never pass in silence what it has not compared.
+#include <array>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -15,6 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Json Golden(const std::string& kind) {
   const char* folder = std::getenv("ABLATE_GOLDEN_DIR");
@@ -170,6 +172,26 @@ TEST(MalformedFiles, TheMessageNamesTheFault) {
   EXPECT_THAT(std::string(checker.Status("attention", learned).message()), HasSubstr("d_learned_s"));
   EXPECT_THAT(std::string(checker.Status("model", {{"cases", Json::array()}}).message()),
               HasSubstr("at least one case"));
+}
+
+TEST(MalformedFiles, TheMessageIsWordsNotTheLibrarysOwn) {
+  Checker checker;
+  Json missing = OneCase("attention", "ssmax"), number = missing, config = OneCase("model", "softmax");
+  missing["cases"][0].erase("q");
+  number["cases"][0]["name"] = 3;
+  config["cases"][0]["config"] = 3;
+  for (const auto& [kind, text, words] :
+       std::vector<std::array<std::string, 3>>{{"attention", "{\"cases\": [", "not JSON, from byte 12 on"},
+                                               {"attention", "", "not JSON"},
+                                               {"model", "[1]", "\"cases\" must be a list of at least one case"},
+                                               {"model", "{\"cases\": [1]}", "cases[0]: a case must be an object"},
+                                               {"attention", missing.dump(), "cases[0]: key 'q' not found"},
+                                               {"attention", number.dump(), "cases[0]: name must be a text"},
+                                               {"model", config.dump(), "cases[0]: config must be an object"}}) {
+    const std::string message(checker.Check(kind, text).status().message());
+    EXPECT_THAT(message, HasSubstr(words));
+    EXPECT_THAT(message, Not(HasSubstr("json.exception")));
+  }
 }
 
 TEST(MalformedFiles, AConstantScaleHasTwoSpellings) {
