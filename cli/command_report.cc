@@ -183,10 +183,30 @@ absl::StatusOr<ReportInput> Gather(const Invocation& invocation, Client* client)
                                id, " GROUP BY j.device, w.build ORDER BY j.device, w.build")));
   ABLATE_ASSIGN_OR_RETURN(input.seeds, SeedsOf(input.results));
   ABLATE_RETURN_IF_ERROR(ReadCurves(client, input.sweep.sweep_id(), &input.curves));
-  const std::string file = ShellQuoted(input.file_name.empty() ? "sweep.yaml" : input.file_name);
-  input.remake = {absl::StrCat("ablate run ", file),
-                  absl::StrCat("ablate report ", ShellQuoted(input.sweep.name()), " --data-dir ablate-runs/",
-                               ShellQuoted(input.sweep.name()), " -o report")};
+  ABLATE_RETURN_IF_ERROR(ForEachRow(
+      client,
+      absl::StrCat("SELECT d.name, f.path, f.sha256 FROM sweeps s JOIN data d ON d.row = s.data JOIN data_files f ON "
+                   "f.data = d.row WHERE s.sweep_id = ",
+                   id, " ORDER BY f.position"),
+      [&](const v1::QueryResponse::Row& row) {
+        input.data_name = row.cells(0).text();
+        input.data_files.push_back({row.cells(1).text(), row.cells(2).text()});
+      }));
+  ABLATE_RETURN_IF_ERROR(ForEachRow(
+      client,
+      absl::StrCat("SELECT v.why, v.yaml, v.plan_sha256, v.at_us FROM sweeps s JOIN plan_versions v ON v.sweep = s.row "
+                   "WHERE s.sweep_id = ",
+                   id, " ORDER BY v.version"),
+      [&](const v1::QueryResponse::Row& row) {
+        input.versions.push_back(
+            {row.cells(0).text(), row.cells(1).text(), row.cells(2).text(), row.cells(3).integer()});
+      }));
+  ABLATE_RETURN_IF_ERROR(ForEachRow(
+      client,
+      absl::StrCat("SELECT COUNT(*) FROM sweeps s JOIN sweep_jobs x ON x.sweep = s.row JOIN jobs j ON j.row = x.job "
+                   "WHERE j.executor = 'noop' AND s.sweep_id = ",
+                   id),
+      [&](const v1::QueryResponse::Row& row) { input.noop = row.cells(0).integer() > 0; }));
   return input;
 }
 

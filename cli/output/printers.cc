@@ -121,6 +121,10 @@ Sheet OnlyGroup(const Sheet& sheet, const std::string& group) {
   return part;
 }
 
+std::string MarkdownEscape(const std::string& text) { return absl::StrReplaceAll(OneLine(text), {{"|", "\\|"}}); }
+
+}  // namespace
+
 std::string LatexEscape(std::string_view text) {
   return absl::StrReplaceAll(ToAbsl(text), {{"\\", "\\textbackslash{}"},
                                             {"&", "\\&"},
@@ -137,10 +141,6 @@ std::string LatexEscape(std::string_view text) {
                                             {"±", "$\\pm$"},
                                             {"−", "$-$"}});
 }
-
-std::string MarkdownEscape(const std::string& text) { return absl::StrReplaceAll(OneLine(text), {{"|", "\\|"}}); }
-
-}  // namespace
 
 std::string PrintJson(const Records& records) {
   if (records.rows.empty()) return "[]\n";

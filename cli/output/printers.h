@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "cli/output/report.h"
 
@@ -15,6 +16,7 @@ std::string PrintJson(const Records& records);
 std::string PrintCsv(const Records& records);  // RFC 4180, with a header line
 std::string PrintText(const Sheet& sheet, int width);
 std::string PrintMarkdown(const Sheet& sheet);
-std::string PrintLatex(const Sheet& sheet);  // a booktabs tabular
+std::string LatexEscape(std::string_view text);  // text as LaTeX shows it
+std::string PrintLatex(const Sheet& sheet);      // a booktabs tabular
 
 }  // namespace ablate

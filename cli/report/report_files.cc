@@ -6,13 +6,18 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "base/version.h"
 #include "cli/claim_tables.h"
+#include "cli/output/printers.h"
+#include "cli/report/remake.h"
 #include "cli/report/tensorboard.h"
 #include "cli/result_tables.h"
+#include "experiments/table.h"
 
 namespace ablate {
 namespace {
@@ -48,6 +53,42 @@ std::string RecordTable(const Records& records) {
   return records.rows.empty() ? "" : Print({.records = records, .sheets = {}}, OutputFormat::kMarkdown);
 }
 
+std::string IntervalText(bool has, double low, double high, int decimals) {
+  return has ? absl::StrFormat("[%.*f, %.*f]", decimals, low, decimals, high) : "-";
+}
+
+// Of every claim what its verdict rests on.
+Sheet ClaimNumbers(const v1::GetClaimsResponse& response) {
+  Sheet sheet{.title = "claims: intervals and margins",
+              .columns = {{.title = "claim"},
+                          {.title = "estimate", .right = true},
+                          {.title = "plain interval", .right = true},
+                          {.title = "family-wise interval", .right = true},
+                          {.title = "p", .right = true},
+                          {.title = "p (Holm)", .right = true},
+                          {.title = "margin"},
+                          {.title = "verdict"}},
+              .footer = {"family-wise: simultaneous over the declared family (Bonferroni)"}};
+  const auto number = [](bool has, double value) { return has ? std::optional<double>(value) : std::nullopt; };
+  for (const v1::ClaimRow& row : response.claims()) {
+    const v1::ClaimSpec& claim = row.claim();
+    const int decimals = DecimalsFor(row.has_low() && row.has_high() ? (row.high() - row.low()) / 2 : 0);
+    std::string margin = claim.margin() > 0 ? ShortestDouble(claim.margin()) : "-";
+    if (!claim.margin_reason().empty()) absl::StrAppend(&margin, ": ", claim.margin_reason());
+    sheet.rows.push_back(
+        {claim.name(), row.has_estimate() ? absl::StrFormat("%.*f", decimals, row.estimate()) : "-",
+         IntervalText(row.has_low() && row.has_high(), row.low(), row.high(), decimals),
+         IntervalText(row.has_family_low() && row.has_family_high(), row.family_low(), row.family_high(), decimals),
+         FormatP(number(row.has_p(), row.p())), FormatP(number(row.has_p_adjusted(), row.p_adjusted())), margin,
+         VerdictText(row.verdict())});
+  }
+  return sheet;
+}
+
+std::string JobsText(const v1::ClaimRow& row) {
+  return row.job_ids().empty() ? "no job yet" : absl::StrCat("jobs ", absl::StrJoin(row.job_ids(), " "));
+}
+
 class Writer {
  public:
   explicit Writer(const ReportInput& input) : input_(input) {}
@@ -58,6 +99,9 @@ class Writer {
   void Say(const std::string& line) { absl::StrAppend(&text_, line, "\n"); }
   void Show(const std::vector<Figure>& figures);
   void AddData(const std::string& name, const Records& records);
+  // Tables with what is said of them as text, not as comments.
+  void AddLatex(const Report& report);
+  void AddLatexText(const std::string& text);
 
   void Head();
   void Claims();
@@ -87,6 +131,22 @@ void Writer::AddData(const std::string& name, const Records& records) {
   files_[absl::StrCat("data/", name, ".csv")] = Print({.records = records, .sheets = {}}, OutputFormat::kCsv);
 }
 
+void Writer::AddLatex(const Report& report) {
+  for (const Sheet& sheet : report.sheets) {
+    Sheet bare = sheet;
+    bare.title.clear();
+    bare.footer.clear();
+    if (!sheet.title.empty()) absl::StrAppend(&latex_, "\\paragraph{", LatexEscape(sheet.title), "}\n\n");
+    latex_ += Print({.records = {}, .sheets = {bare}}, OutputFormat::kLatex);
+    for (const std::string& line : sheet.footer) AddLatexText(line);
+    latex_ += "\n";
+  }
+}
+
+void Writer::AddLatexText(const std::string& text) {
+  absl::StrAppend(&latex_, "\n\\noindent{\\footnotesize ", LatexEscape(text), "\\par}\n");
+}
+
 void Writer::Head() {
   const v1::Sweep& sweep = input_.sweep;
   Say(absl::StrCat("# ", sweep.name()));
@@ -109,8 +169,13 @@ void Writer::Claims() {
   const v1::GetClaimsResponse& claims = input_.claims;
   if (claims.claims().empty() && claims.tuning().empty() && claims.deviations().empty()) return;
   Section("Claims");
-  const Report report = ClaimsReport(claims);
+  Report report = ClaimsReport(claims);
+  if (!claims.claims().empty()) report.sheets.insert(report.sheets.begin() + 1, ClaimNumbers(claims));
   Say(Sheets(report));
+  if (!claims.claims().empty()) {
+    for (const v1::ClaimRow& row : claims.claims()) Say(absl::StrCat("* ", row.claim().name(), ": ", JobsText(row)));
+    Say("");
+  }
   if (claims.deviations().empty()) Say("No deviation from the plan and no amendment is recorded.\n");
   Say("What was seen in other databases cannot be policed; within this one, confirming work was not run before the "
       "lock.\n");
@@ -118,7 +183,10 @@ void Writer::Claims() {
     Show({*figure});
   if (claims.has_lock() && !claims.lock().evidence_json().empty())
     Say(absl::StrCat("What the rule saw:\n\n", Fenced("json", claims.lock().evidence_json())));
-  latex_ += Print(report, OutputFormat::kLatex);
+  AddLatex(report);
+  for (const v1::ClaimRow& row : claims.claims()) AddLatexText(absl::StrCat(row.claim().name(), ": ", JobsText(row)));
+  if (!claims.claims().empty())
+    Say("Their numbers, with jobs, seeds and method, are in [data/claims.json](data/claims.json) as well.\n");
   files_["data/claims.json"] = Print({.records = report.records, .sheets = {}}, OutputFormat::kJson);
 }
 
@@ -149,13 +217,13 @@ void Writer::Tables() {
   const Report report = TableReport(table);
   Say(Sheets(report));
   if (!others.empty()) Say(absl::StrCat("Measured as well: ", absl::StrJoin(others, ", "), " (data/table.csv)."));
-  latex_ += Print(report, OutputFormat::kLatex);
+  AddLatex(report);
   if (differences.empty()) return;
   Section("Differences from the baseline");
   Show(DifferenceForests(differences, best));
   const Report compared = ComparisonReport(comparisons);
   Say(Sheets(compared));
-  latex_ += Print(compared, OutputFormat::kLatex);
+  AddLatex(compared);
 }
 
 void Writer::Effects() {
@@ -164,7 +232,7 @@ void Writer::Effects() {
   Show(EffectForests({input_.effects.rows().begin(), input_.effects.rows().end()}));
   const Report report = EffectsReport(input_.effects);
   Say(Sheets(report));
-  latex_ += Print(report, OutputFormat::kLatex);
+  AddLatex(report);
   AddData("effects", report.records);
 }
 
@@ -174,7 +242,7 @@ void Writer::Spread() {
   Section("Seeds and documents");
   Say("Intervals above are over seeds, for these texts. This is how much the loss varies by document as well.\n");
   Say(Sheets(report));
-  latex_ += Print(report, OutputFormat::kLatex);
+  AddLatex(report);
   AddData("spread", report.records);
 }
 
@@ -201,7 +269,9 @@ void Writer::Trouble() {
 void Writer::Verification() {
   Section("Bits");
   if (input_.verifications.verifications().empty()) {
-    Say(absl::StrCat("No job was run a second time; `ablate job verify ", input_.sweep.name(), " --sample 5` does."));
+    Say(absl::StrCat("No job was run a second time; `ablate job verify ", ShellQuoted(input_.sweep.name()),
+                     " --sample 5` does, with a coordinator on its data folder and a worker of the same device kind "
+                     "running (`ablate-server --data-dir ...`, `ablate-worker --server ...`)."));
     return;
   }
   std::map<std::string, int> counts;
@@ -217,13 +287,23 @@ void Writer::HowItWasMade() {
   Section("How it was made");
   const v1::Sweep& sweep = input_.sweep;
   Say(absl::StrCat("* plan `", sweep.plan_sha256(), "`, sweep file `", sweep.spec_sha256(), "` (SHA-256)"));
-  Say("* " + std::string("computed by:\n"));
+  for (const PlanVersion& version : input_.versions) {
+    if (input_.versions.size() > 1) Say(absl::StrCat("* ", Prose(version.why), ": plan `", version.plan_sha256, "`"));
+  }
+  for (const ReportInput::DataFile& file : input_.data_files)
+    Say(absl::StrCat("* data ", Prose(input_.data_name), ", ", Prose(file.path), ": `", file.sha256, "` (SHA-256)"));
+  Say(absl::StrCat("* numerics version ", kNumericsVersion, " (equal numbers need an equal one); report by ablate ",
+                   BuildVersion()));
+  Say("* computed by:\n");
   Say(RecordTable(input_.devices));
-  Say("Again, from the sweep file and the data (the same device kind gives the same bits):\n");
-  Say(Fenced("sh", absl::StrJoin(input_.remake, "\n")));
+  Say("Again, from the sweep file and the data (the same build on the same device kind gives the same bits):\n");
+  Say(Fenced("sh", absl::StrJoin(RemakeCommands(input_), "\n")));
+  const std::vector<std::pair<std::string, std::string>> sweep_files = SweepFiles(input_);
+  for (const auto& [name, yaml] : sweep_files) files_[name] = yaml;
+  for (size_t i = 0; i + 1 < sweep_files.size(); ++i)
+    Say(absl::StrCat("As it was before it was extended: [", sweep_files[i].first, "](", sweep_files[i].first, ").\n"));
   Say(absl::StrCat("The file, as submitted (", Prose(input_.file_name), "; also [sweep.yaml](sweep.yaml)):\n\n",
                    Fenced("yaml", input_.yaml)));
-  files_["sweep.yaml"] = input_.yaml;
 }
 
 void Writer::TensorBoard() {

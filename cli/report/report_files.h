@@ -29,6 +29,14 @@ struct RunCurves {
   int64_t at_us = 0;  // when its last training job ended
 };
 
+// One plan of a sweep: of its submission, of its tuning, of an extension.
+struct PlanVersion {
+  std::string why;
+  std::string yaml;  // verbatim; "": that of the version before
+  std::string plan_sha256;
+  int64_t at_us = 0;
+};
+
 struct ReportInput {
   v1::Sweep sweep;
   std::string yaml, file_name;
@@ -41,10 +49,16 @@ struct ReportInput {
   v1::ListVerificationsResponse verifications;
   std::vector<SeedValue> seeds;
   std::vector<RunCurves> curves;
-  Records results;                  // the view `results`, this sweep's rows
-  Records failures;                 // jobs that failed or were cancelled: job, kind, state, failure, message
-  Records devices;                  // device kind, build, jobs, hours
-  std::vector<std::string> remake;  // the commands that make it again
+  Records results;   // the view `results`, this sweep's rows
+  Records failures;  // jobs that failed or were cancelled: job, kind, state, failure, message
+  Records devices;   // device kind, build, jobs, hours
+  struct DataFile {
+    std::string path, sha256;
+  };
+  std::string data_name;
+  std::vector<DataFile> data_files;
+  bool noop = false;                  // jobs of the test executor
+  std::vector<PlanVersion> versions;  // oldest first
 };
 
 // Of the store's word ("confirming"). InvalidArgument: none that is known.

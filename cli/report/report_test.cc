@@ -195,7 +195,10 @@ ReportInput Input() {
   difference->set_family_size(2);
   difference->set_level(0.95);
   input.curves.push_back({.arm_json = Arm(15), .seed = 1, .points = {{"train/train_loss", 10, 3.5}}, .at_us = 5000000});
-  input.remake = {"ablate run demo.yaml"};
+  input.sweep.set_spec_sha256("5pec");
+  input.data_name = "words";
+  input.data_files = {{"text.txt", "da7a"}};
+  input.versions = {{"submitted", input.yaml, "abc123", 1}};
   return input;
 }
 
@@ -207,8 +210,10 @@ TEST(ReportFiles, TheSameInputGivesTheSameBytesAndEveryLinkIsThere) {
     const std::string target = text.substr(at + 2, text.find(')', at) - at - 2);
     EXPECT_TRUE(files.contains(target)) << target;
   }
-  for (const char* part : {"abc123", "ablate run demo.yaml", "```yaml\nname: demo\n```", "Every planned run is there",
-                           "No job was run a second time", "lssar p=15"})
+  for (const char* part :
+       {"abc123", "ablate run sweep.yaml --data-dir again\nablate report demo --data-dir again -o again/report\n",
+        "da7a", "numerics version", "```yaml\nname: demo\n```", "Every planned run is there",
+        "No job was run a second time", "lssar p=15"})
     EXPECT_THAT(text, HasSubstr(part));
   EXPECT_THAT(files.at("tables.tex"), HasSubstr("\\begin{tabular}"));
   EXPECT_THAT(files.at("data/table.csv"), HasSubstr("job_128_0"));
@@ -234,6 +239,13 @@ TEST(ReportFiles, WhatWentWrongIsSaid) {
   claim->set_estimate(-0.1);
   claim->set_low(-0.3);
   claim->set_high(0.1);
+  claim->set_family_low(-0.4567);
+  claim->set_family_high(0.2567);
+  claim->set_p(0.2);
+  claim->set_p_adjusted(0.4);
+  claim->mutable_claim()->set_margin(0.5);
+  claim->mutable_claim()->set_margin_reason("half_a nat");
+  claim->add_job_ids("job_77");
   v1::Deviation* deviation = input.claims.add_deviations();
   deviation->set_kind("lock_by_hand");
   deviation->set_text("locked by hand: the rule's arm diverged");
@@ -244,6 +256,37 @@ TEST(ReportFiles, WhatWentWrongIsSaid) {
         "loss 3 and 4", "undecided: p = 0.2", "locked by hand: the rule's arm diverged", "figures/claims.svg"})
     EXPECT_THAT(text, HasSubstr(part));
   EXPECT_THAT(text, Not(HasSubstr("No deviation")));
+  EXPECT_THAT(text,
+              HasSubstr("| p15 lower | -0.100 | [-0.300, 0.100] | [-0.457, 0.257] | 0.200 | 0.400 | 0.5: half_a nat | "
+                        "undecided |"));
+  EXPECT_THAT(text, HasSubstr("* p15 lower: jobs job_77"));
+  const std::string& latex = files.at("tables.tex");
+  EXPECT_THAT(latex, HasSubstr("0.5: half\\_a nat"));
+  EXPECT_THAT(latex, HasSubstr("{\\footnotesize p15 lower: undecided: p = 0.2\\par}"));
+  EXPECT_THAT(latex, HasSubstr("jobs job\\_77"));
+}
+
+TEST(ReportFiles, TheCommandsAreOfWhatHappened) {
+  ReportInput input = Input();
+  input.versions.push_back({"tuned", "", "b", 2});
+  input.versions.push_back({"extended: 1 seed", "name: demo # more", "c", 9});
+  input.yaml = "name: demo # more";
+  auto files = ReportFiles(input);
+  EXPECT_THAT(files.at("report.md"),
+              HasSubstr("ablate run sweep-1.yaml --data-dir again\nablate sweep extend sweep.yaml --data-dir "
+                        "again\nablate run sweep.yaml --data-dir again\nablate report demo"));
+  EXPECT_EQ(files.at("sweep-1.yaml"), "name: demo");
+  EXPECT_EQ(files.at("sweep.yaml"), "name: demo # more");
+  input.claims.mutable_lock()->set_by_hand(true);
+  input.claims.mutable_lock()->set_arm_json(Arm(15));
+  input.claims.mutable_lock()->set_why("it's better");
+  input.claims.mutable_lock()->set_at_us(5);
+  files = ReportFiles(input);
+  EXPECT_THAT(
+      files.at("report.md"),
+      HasSubstr("ablate sweep submit sweep-1.yaml\nablate sweep lock demo --arm "
+                "'{\"attention.p\":15,\"attention.variant\":\"lssar\"}' --why 'it'\\''s better'\nablate-worker "));
+  EXPECT_THAT(files.at("report.md"), HasSubstr("worker=$!\nablate sweep extend sweep.yaml\nablate sweep wait demo\n"));
 }
 
 TEST(ReportFiles, TextOfTheUserBreaksNothing) {

@@ -4,10 +4,13 @@ the same bytes, and nothing sealed is in it."""
 import csv
 import os
 import re
+import shutil
+import sqlite3
+import subprocess
 import unittest
 import xml.etree.ElementTree
 
-from harness import ClusterTest, noop_yaml, sweep_yaml
+from harness import BIN, ClusterTest, noop_yaml, sweep_yaml
 
 SEALED = """name: sealed
 description: p < 3 & <b>more</b>
@@ -84,6 +87,29 @@ class Report(ClusterTest):
                 self.assertEqual({len(row) for row in rows}, {len(rows[0])}, name)
         return files, text
 
+    def remake(self, cluster, sweep, files, text):
+        """Runs the commands of the report, which must give the same numbers."""
+        folder = os.path.join(cluster.dir, "remake-" + sweep)
+        os.makedirs(folder)
+        for name, content in files.items():
+            if name.endswith(".yaml"):
+                with open(os.path.join(folder, name), "wb") as file:
+                    file.write(content)
+        shutil.copy(os.path.join(cluster.dir, "text.txt"), folder)
+        script = re.search(r"```sh\n(.*?)```", text, re.DOTALL)[1]
+        env = {**os.environ, "PATH": BIN + ":" + os.environ["PATH"]}
+        env.pop("ABLATE_SERVER", None)
+        done = subprocess.run(["sh", "-ec", script], cwd=folder, env=env, text=True, capture_output=True, timeout=120)
+        self.assertEqual(done.returncode, 0, script + done.stdout + done.stderr)
+        with sqlite3.connect(f"file:{folder}/again/ablate.db?mode=ro", uri=True) as db:
+            columns = "arm, seed, phase, metric, length, split, ntk, value, standing FROM results WHERE sweep = "
+            again = db.execute(f"SELECT {columns}'{sweep}' ORDER BY 1, 2, 3, 4, 5, 6, 7").fetchall()
+        db.close()
+        self.assertGreater(len(again), 10)
+        self.assertEqual([row[:-1] for row in again], [row[:-1] for row in cluster.sql(
+            f"SELECT {columns}'{sweep}' ORDER BY 1, 2, 3, 4, 5, 6, 7")])
+        return script
+
     def test_sweeps_of_a_trainer(self):
         cluster = self.cluster()
         cluster.start_server()
@@ -101,6 +127,12 @@ class Report(ClusterTest):
         self.assertEqual(len([name for name in files if name.startswith("tensorboard/")]), 4)
         self.assertGreater(cluster.sql("SELECT COUNT(*) FROM curves v JOIN stages t ON t.row = v.stage "
                                        "WHERE t.seed >= 100")[0][0], 0)
+
+        with open(os.path.join(cluster.dir, "plain.yaml"), "w", encoding="utf-8") as file:
+            file.write(sweep_yaml("plain", seeds=3, steps=20))
+        cluster.ablate("sweep", "extend", "plain.yaml")
+        cluster.wait("plain")
+        self.assertIn("sweep extend", self.remake(cluster, "plain", *self.report(cluster, "plain")))
 
         worker.terminate()
         worker.wait()
@@ -127,6 +159,8 @@ class Report(ClusterTest):
         self.assertIn("lssar_p_3.confirming/seed100", seeds)
         self.assertIn("lssar_p_1.selecting/seed1", seeds)
         self.assertNotIn("lssar_p_1.confirming/seed100", seeds)  # dropped by the lock
+        self.assertRegex(files["tables.tex"].decode(), r"(?m)^[^%]*half a nat \\& no more")
+        self.assertIn("sweep lock sealed --arm", self.remake(cluster, "sealed", files, text))
 
     def test_sweeps_of_the_test_executor(self):
         cluster = self.cluster()
