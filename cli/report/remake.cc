@@ -56,12 +56,12 @@ std::vector<std::string> RemakeCommands(const ReportInput& input) {
   const bool tuned = input.claims.tuning_size() > 0;
   lines.push_back(absl::StrCat("ablate-server --data-dir again --listen ", kAddress, " & server=$!"));
   lines.push_back(absl::StrCat("export ABLATE_SERVER=", kAddress));
-  lines.push_back("until ablate sweep list > /dev/null 2>&1; do sleep 1; done");
+  lines.push_back("until ablate sweep list > /dev/null 2>&1; do sleep 0.2; done");
   lines.push_back(absl::StrCat("ablate sweep submit ", files[0].first));
   bool locked = false;
   const auto do_lock = [&] {
     if (tuned) lines.push_back(worker);
-    lines.push_back(tuned ? absl::StrCat("until ", lock_command, "; do sleep 1; done") : lock_command);
+    lines.push_back(tuned ? absl::StrCat("until ", lock_command, "; do sleep 0.2; done") : lock_command);
     if (!tuned) lines.push_back(worker);
     locked = true;
   };

@@ -173,6 +173,7 @@ void Writer::Claims() {
   if (!claims.claims().empty()) report.sheets.insert(report.sheets.begin() + 1, ClaimNumbers(claims));
   Say(Sheets(report));
   if (!claims.claims().empty()) {
+    Say("Behind the numbers of the claims:\n");
     for (const v1::ClaimRow& row : claims.claims()) Say(absl::StrCat("* ", row.claim().name(), ": ", JobsText(row)));
     Say("");
   }
@@ -294,8 +295,7 @@ void Writer::HowItWasMade() {
     Say(absl::StrCat("* data ", Prose(input_.data_name), ", ", Prose(file.path), ": `", file.sha256, "` (SHA-256)"));
   Say(absl::StrCat("* numerics version ", kNumericsVersion, " (equal numbers need an equal one); report by ablate ",
                    BuildVersion()));
-  Say("* computed by:\n");
-  Say(RecordTable(input_.devices));
+  if (!input_.devices.rows.empty()) Say(absl::StrCat("* computed by:\n\n", RecordTable(input_.devices)));
   Say("Again, from the sweep file and the data (the same build on the same device kind gives the same bits):\n");
   Say(Fenced("sh", absl::StrJoin(RemakeCommands(input_), "\n")));
   const std::vector<std::pair<std::string, std::string>> sweep_files = SweepFiles(input_);

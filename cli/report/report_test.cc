@@ -256,9 +256,9 @@ TEST(ReportFiles, WhatWentWrongIsSaid) {
         "loss 3 and 4", "undecided: p = 0.2", "locked by hand: the rule's arm diverged", "figures/claims.svg"})
     EXPECT_THAT(text, HasSubstr(part));
   EXPECT_THAT(text, Not(HasSubstr("No deviation")));
-  EXPECT_THAT(text,
-              HasSubstr("| p15 lower | -0.100 | [-0.300, 0.100] | [-0.457, 0.257] | 0.200 | 0.400 | 0.5: half_a nat | "
-                        "undecided |"));
+  EXPECT_THAT(
+      text, HasSubstr("| p15 lower | -0.100 | [-0.300, 0.100] | [-0.457, 0.257] | 0.2000 | 0.4000 | 0.5: half_a nat | "
+                      "undecided |"));
   EXPECT_THAT(text, HasSubstr("* p15 lower: jobs job_77"));
   const std::string& latex = files.at("tables.tex");
   EXPECT_THAT(latex, HasSubstr("0.5: half\\_a nat"));
