@@ -33,7 +33,7 @@ class Checker {
   absl::Status CheckApart(const std::string& place, const google::protobuf::RepeatedField<int64_t>& seeds,
                           const google::protobuf::RepeatedField<int64_t>& others, const std::string& whose) const;
   absl::Status CheckLength(const std::string& place, const v1::LengthSpec& length) const;
-  absl::Status CheckMetric(const std::string& place, const std::string& metric) const;
+  absl::Status CheckMetric(const std::string& place, const std::string& metric, bool only_losses = false) const;
   absl::Status CheckSplit(const std::string& place, const std::string& split) const;
   absl::Status CheckTune() const;
   absl::Status CheckSelect() const;
@@ -72,8 +72,10 @@ absl::Status Checker::CheckLength(const std::string& place, const v1::LengthSpec
                                     ShortestDouble(number)));
 }
 
-absl::Status Checker::CheckMetric(const std::string& place, const std::string& metric) const {
-  if (spec_.executor() == v1::EXECUTOR_NOOP && !metric.empty()) return absl::OkStatus();  // it may report any
+absl::Status Checker::CheckMetric(const std::string& place, const std::string& metric, bool only_losses) const {
+  const bool made_up = static_cast<size_t>(MetricRank(metric)) == Metrics().size();
+  if (spec_.executor() == v1::EXECUTOR_NOOP && made_up && !metric.empty())
+    return absl::OkStatus();  // it may report any
   std::vector<std::string> known;
   for (const Metric& row : Metrics()) {
     if (row.of_evaluation) known.emplace_back(row.name);
@@ -81,16 +83,11 @@ absl::Status Checker::CheckMetric(const std::string& place, const std::string& m
   if (std::find(known.begin(), known.end(), metric) == known.end()) {
     return Refuse(place, absl::StrCat("unknown metric \"", metric.substr(0, 100), "\"", DidYouMean(metric, known)));
   }
-  // Some are measured only where the file asks for them.
-  const ConfigView view(spec_.settings());
-  const bool by_position = metric == "loss" || metric.compare(0, 16, "loss_by_position") == 0;
-  if (by_position && view.Integer("eval.loss_tokens") == 0) {
-    return Refuse(place, absl::StrCat("metric ", metric, " is not measured: eval.loss_tokens is 0"));
-  }
-  if ((metric == "gain" || metric == "loss_targets_windowed") && !view.Flag("eval.gain")) {
-    return Refuse(place, absl::StrCat("metric ", metric, " is not measured: write eval.gain: true under settings"));
-  }
-  return absl::OkStatus();
+  if (IsLoss(metric) || (!only_losses && IsGain(metric))) return absl::OkStatus();
+  return Refuse(place, absl::StrCat("metric ", metric,
+                                    only_losses ? " is no loss, and nothing else is compared here"
+                                                : " is neither a loss nor gain",
+                                    ": take loss_targets"));
 }
 
 absl::Status Checker::CheckSplit(const std::string& place, const std::string& split) const {
@@ -119,7 +116,7 @@ absl::Status Checker::CheckTune() const {
       CheckApart("tune.seeds", tune.seeds(), spec_.seeds(), "seeds: what tuned a learning rate is never used again"));
   ABLATE_RETURN_IF_ERROR(CheckApart("tune.seeds", tune.seeds(), spec_.confirm().seeds(),
                                     "confirm.seeds: what tuned a learning rate is never used again"));
-  ABLATE_RETURN_IF_ERROR(CheckMetric("tune.metric", tune.metric()));
+  ABLATE_RETURN_IF_ERROR(CheckMetric("tune.metric", tune.metric(), /*only_losses=*/true));
   if (tune.max_extensions() < 0 || tune.max_extensions() > kMaxExtensions) {
     return Refuse("tune.max_extensions", absl::StrCat("expected 0 to ", kMaxExtensions, " extensions of the grid"));
   }
@@ -265,7 +262,7 @@ absl::Status Checker::CheckClaim(int i) const {
   if (!claim.selected_arm() && claim.arm().settings().empty() && !claim.has_arm()) {
     return refuse(".arm", "which arm? Write selected, or its values");
   }
-  ABLATE_RETURN_IF_ERROR(CheckMetric(here + ".metric", claim.metric()));
+  ABLATE_RETURN_IF_ERROR(CheckMetric(here + ".metric", claim.metric(), claim.kind() == v1::RISES_LESS));
   ABLATE_RETURN_IF_ERROR(CheckLength(here + ".length", claim.length()));
   if (claim.kind() == v1::RISES_LESS) {
     ABLATE_RETURN_IF_ERROR(CheckLength(here + ".short_length", claim.short_length()));

@@ -193,7 +193,8 @@ TEST(Claims, RefusalsSayWhereAndWhy) {
   EXPECT_THAT(Refusal(Replaced(sealed, "select:\n", "select: {metric: gain}\n")), HasSubstr("write eval.gain: true"));
   EXPECT_THAT(Refusal(Replaced(Replaced(sealed, "select:\n", "select: {metric: loss_by_position.T}\n"), "steps: 100",
                                "steps: 100, eval.loss_tokens: 0")),
-              HasSubstr("metric loss_by_position.T is not measured: eval.loss_tokens is 0"));
+              HasSubstr("metric loss_by_position.T is not measured of variant=lssar p=1 at 256 tokens: "
+                        "eval.loss_tokens is 0"));
   EXPECT_THAT(Refusal(Replaced(kFixed, "confirm: {}", "seeds: 8\nconfirm: {reuse_seeds: on}")),
               HasSubstr("reuse_seeds is of sweeps that select"));
   EXPECT_THAT(Refusal("select: {}"), HasSubstr("f.yaml:2:9: select picks the arm that claims are about"));
@@ -203,6 +204,45 @@ TEST(Claims, RefusalsSayWhereAndWhy) {
               HasSubstr("a claim needs at least 5 seeds, found 4"));
   EXPECT_THAT(Refusal(std::string(kFixed) + "seeds: 3\nevaluate: {splits: [confirmation]}"),
               HasSubstr("the split of the confirming documents"));
+}
+
+TEST(Claims, AreAboutLossesOrGainThatWillBeMeasured) {
+  const std::string sealed = kSealed;
+  const std::string gain = Replaced(sealed, "steps: 100", "steps: 100, eval.gain: true");
+  const auto lower = [](const std::string& yaml, const std::string& metric) {
+    return Replaced(yaml, "direction: lower, main: yes", "direction: lower, main: yes, metric: " + metric);
+  };
+  const auto rises = [](const std::string& yaml, const std::string& metric) {
+    return Replaced(yaml, "kind: rises_less", "kind: rises_less\n    metric: " + metric);
+  };
+  for (const char* constant : {"loss_tokens", "target_tokens", "zero_rows"}) {
+    EXPECT_THAT(Refusal(lower(sealed, constant)), HasSubstr("is neither a loss nor gain")) << constant;
+  }
+  EXPECT_THAT(Refusal(lower(sealed, "tokens")), HasSubstr("unknown metric"));
+  EXPECT_THAT(Refusal(lower(sealed, "gain")), HasSubstr("write eval.gain: true"));
+  EXPECT_THAT(PlanOf(Spec(lower(gain, "gain"))).claims, ::testing::SizeIs(4));
+  EXPECT_THAT(Refusal(rises(gain, "gain")), HasSubstr("is no loss"));
+  EXPECT_THAT(Refusal(rises(gain, "loss_targets_windowed")), HasSubstr("at 128 tokens: without keys beyond"));
+  EXPECT_THAT(Refusal(lower(sealed, "loss_by_position.16T")),
+              HasSubstr("loss_by_position.16T is not measured of variant=softmax at 1024 tokens: it has no such"));
+  EXPECT_THAT(PlanOf(Spec(lower(sealed, "loss_by_position.8T"))).claims, ::testing::SizeIs(4));
+  // In one arm alone.
+  EXPECT_THAT(Refusal(Replaced(lower(sealed, "loss"), "{attention.variant: softmax}\n",
+                               "{attention.variant: softmax, eval.loss_tokens: 0}\n")),
+              HasSubstr("loss is not measured of variant=softmax loss_tokens=0 at 1024 tokens: eval.loss_tokens is 0"));
+  const auto tuned = [&](const std::string& yaml, const char* metric) {
+    return absl::StrCat(yaml, "tune: {learning_rates: [1e-3, 2e-3], metric: ", metric, "}\n");
+  };
+  EXPECT_THAT(Refusal(tuned(gain, "gain")), HasSubstr("metric gain is no loss"));
+  EXPECT_THAT(Refusal(tuned(gain, "loss_targets_windowed")), HasSubstr("at 128 tokens: without keys beyond"));
+  EXPECT_THAT(Refusal(tuned(gain, "loss_by_position.2T")), HasSubstr("it has no such positions"));
+  EXPECT_FALSE(PlanOf(Spec(tuned(sealed, "loss_by_position.T"))).complete);
+}
+
+TEST(Claims, ShortLengthsStayUnseenToo) {
+  const std::string shorter = Replaced(kSealed, "    length: 8x\n", "    length: 8x\n    short_length: 3x\n");
+  EXPECT_THAT(Refusal(Replaced(shorter, "\nseeds: 5", "\nseeds: 5\nevaluate: {lengths: [1x, 3x]}")),
+              HasSubstr("evaluate.lengths has its short_length 384"));
 }
 
 TEST(Claims, AtTheirOwnLengthsAreTaken) {

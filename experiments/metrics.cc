@@ -46,6 +46,28 @@ bool IsHeadline(std::string_view metric) {
   return rank < Metrics().size() && Metrics()[rank].headline;
 }
 
+bool IsLoss(std::string_view metric) {
+  return metric == "bits_per_byte" || (metric.substr(0, 4) == "loss" && metric != "loss_tokens" &&
+                                       static_cast<size_t>(MetricRank(metric)) < Metrics().size());
+}
+
+bool IsGain(std::string_view metric) { return metric == "gain"; }
+
+PositionRange PositionsOf(std::string_view metric) {
+  constexpr std::string_view kPrefix = "loss_by_position.";
+  PositionRange range;
+  for (const Metric& known : Metrics()) {
+    if (known.name.substr(0, kPrefix.size()) != kPrefix) continue;
+    // "3T/4"
+    const std::string end(known.name.substr(kPrefix.size()));
+    const size_t t = end.find('T'), slash = end.find('/');
+    range = {range.to, t == 0 ? 1 : std::stod(end)};
+    if (slash != std::string::npos) range.to /= std::stod(end.substr(slash + 1));
+    if (known.name == metric) return range;
+  }
+  return {};
+}
+
 int MetricRank(std::string_view metric) {
   int rank = 0;
   for (const Metric& known : Metrics()) {

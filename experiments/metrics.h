@@ -20,6 +20,15 @@ struct Metric {
 const std::vector<Metric>& Metrics();
 std::vector<std::string> MetricNames();
 bool IsHeadline(std::string_view metric);
+// Whether claims, selections and tuning may be about it: a loss (lower is better), or `gain` (higher is better). The
+// others are constants and counts.
+bool IsLoss(std::string_view metric);
+bool IsGain(std::string_view metric);
+// Of loss_by_position.*: the positions (from, to], in units of train.length. {0, 0}: another metric.
+struct PositionRange {
+  double from = 0, to = 0;
+};
+PositionRange PositionsOf(std::string_view metric);
 // The place in Metrics(); their number for a name that is not there (a noop executor may report any).
 int MetricRank(std::string_view metric);
 

@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "experiments/attention_config.h"
 #include "experiments/axes.h"
+#include "experiments/metrics.h"
 #include "experiments/plan_check.h"
 #include "experiments/planner.h"
 
@@ -18,6 +19,36 @@ int Planner::InternMeasurement(Measurement measurement) {
   const auto [it, fresh] = measurement_by_key_.emplace(measurement.key_text, static_cast<int>(measurements_.size()));
   if (fresh) measurements_.push_back(std::move(measurement));
   return it->second;
+}
+
+absl::Status Planner::CheckMeasured(int arm, const v1::Configuration& eval, const std::string& metric,
+                                    const v1::LengthSpec& length, const std::string& place,
+                                    const std::string& who) const {
+  if (spec_.executor() == v1::EXECUTOR_NOOP) return absl::OkStatus();  // it may report any
+  const TrainConfig& trained = configs_[nodes_[drafts_[arm].node].config];
+  const ConfigView view(trained.config, eval);
+  const int64_t tokens = LengthTokens(length, trained.length);
+  const PositionRange positions = PositionsOf(metric);
+  std::string why;
+  if ((metric == "loss" || positions.to > 0) && view.Integer("eval.loss_tokens") == 0) {
+    why = "eval.loss_tokens is 0";
+  } else if (positions.to > 0) {
+    const auto one = static_cast<double>(trained.length);
+    const double first = std::floor(positions.from * one) + 1;
+    if (first > std::min(static_cast<double>(tokens), positions.to * one)) why = "it has no such positions";
+  } else if (IsGain(metric) || metric == "loss_targets_windowed") {
+    if (tokens <= trained.length) {
+      why = "without keys beyond train.length there is no gain";
+    } else if (!view.Flag("eval.gain")) {
+      why = "write eval.gain: true under settings";
+    } else if (view.Integer("eval.attention.window") > 0) {
+      why = "eval.attention.window is set";
+    }
+  }
+  if (why.empty()) return absl::OkStatus();
+  return places_.At(places_.Named(place),
+                    absl::InvalidArgumentError(absl::StrCat(who, "metric ", metric, " is not measured of ",
+                                                            plan_.arms[arm].label, " at ", tokens, " tokens: ", why)));
 }
 
 std::vector<Planner::Asked> Planner::AskedByEvaluate(const ArmDraft& draft) const {

@@ -116,6 +116,10 @@ absl::Status Planner::ResolveClaims() {
 // docs/claims.md, "Lengths and documents".
 absl::Status Planner::CheckLengths(int arm) {
   const int64_t one = plan_.arms[arm].train_length;
+  for (const v1::LengthSpec& length : spec_.select().lengths()) {
+    if (std::count(plan_.candidates.begin(), plan_.candidates.end(), arm) == 0) break;
+    ABLATE_RETURN_IF_ERROR(CheckMeasured(arm, drafts_[arm].eval, spec_.select().metric(), length, "select.metric", ""));
+  }
   for (int i = 0; i < spec_.claims_size(); ++i) {
     const v1::ClaimSpec& claim = spec_.claims(i);
     const bool rises = claim.kind() == v1::RISES_LESS;
@@ -138,6 +142,13 @@ absl::Status Planner::CheckLengths(int arm) {
                       absl::StrCat(who, plan_.arms[arm].label, " and ", plan_.arms[planned.against].label,
                                    " have another train.length, so ", LengthText(claim.length()),
                                    " is not one length; give lengths in tokens"));
+      }
+    }
+    if (planned.arm == arm || selected || planned.against == arm) {
+      const std::string place = Place("claims", i, ".metric");
+      ABLATE_RETURN_IF_ERROR(CheckMeasured(arm, drafts_[arm].eval, claim.metric(), claim.length(), place, who));
+      if (rises) {
+        ABLATE_RETURN_IF_ERROR(CheckMeasured(arm, drafts_[arm].eval, claim.metric(), claim.short_length(), place, who));
       }
     }
     if (!spec_.has_select()) continue;
@@ -226,9 +237,11 @@ absl::Status Planner::AddTry(int arm, double rate) {
     }
   }
   eval = OfScope(Canonical(eval), AxisScope::kEvaluation);
+  const int tried = static_cast<int>(drafts_.size()) - 1;
+  ABLATE_RETURN_IF_ERROR(CheckMeasured(tried, eval, spec_.tune().metric(), OneTimes(), "tune.metric", ""));
   std::vector<int> measurements;
-  ABLATE_RETURN_IF_ERROR(Measure(static_cast<int>(drafts_.size()) - 1, eval,
-                                 {{OneTimes(), "selection", false, places_.Named("tune"), "tune"}}, &measurements));
+  ABLATE_RETURN_IF_ERROR(
+      Measure(tried, eval, {{OneTimes(), "selection", false, places_.Named("tune"), "tune"}}, &measurements));
   drafts_.back().measurements = std::move(measurements);
   return absl::OkStatus();
 }

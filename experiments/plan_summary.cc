@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/strings.h"
 #include "experiments/axes.h"
+#include "experiments/metrics.h"
 #include "experiments/plan.h"
 #include "experiments/plan_claims.h"
 #include "proto/coordinator.pb.h"
@@ -72,9 +73,11 @@ void AddNotes(const v1::SweepSpec& spec, const Plan& plan, v1::PlanSummary* summ
   }
   if (spec.has_select()) {
     const v1::SelectionSpec& select = spec.select();
-    summary->add_notes(absl::StrCat("selected by rule: of ", plan.candidates.size(), " candidates the lowest mean ",
-                                    select.metric(), " over ", LengthsText(select.lengths()), " on ", select.split(),
-                                    ", NTK ", select.ntk() ? "on" : "off", ", seeds ", SeedsText(plan.seeds)));
+    summary->add_notes(
+        absl::StrCat("selected by rule: of ", plan.candidates.size(),
+                     IsGain(select.metric()) ? " candidates the highest mean " : " candidates the lowest mean ",
+                     select.metric(), " over ", LengthsText(select.lengths()), " on ", select.split(), ", NTK ",
+                     select.ntk() ? "on" : "off", ", seeds ", SeedsText(plan.seeds)));
   }
   if (!spec.has_confirm()) return;
   const v1::ConfirmationSpec& confirm = spec.confirm();

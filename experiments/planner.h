@@ -107,6 +107,9 @@ class Planner {
   absl::Status Measure(int arm, const v1::Configuration& eval, const std::vector<Asked>& asked,
                        std::vector<int>* measurements);
   int InternMeasurement(Measurement measurement);
+  // InvalidArgument, at `place`: an evaluation of the arm with these `eval` settings will not have the metric.
+  absl::Status CheckMeasured(int arm, const v1::Configuration& eval, const std::string& metric,
+                             const v1::LengthSpec& length, const std::string& place, const std::string& who) const;
 
   // plan_phases.cc
   const v1::ArmSpec& SpecArm(const ArmDraft& draft) const;

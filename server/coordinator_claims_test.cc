@@ -227,6 +227,35 @@ TEST_F(ClaimsTest, NothingIsLockedWhileARunIsMissing) {
   EXPECT_EQ(Get("sealed").state(), v1::SWEEP_SUCCEEDED);
   ASSERT_EQ(Claims("sealed").deviations_size(), 1);
   EXPECT_EQ(Claims("sealed").deviations(0).kind(), "jobs_retried");
+  EXPECT_THAT(Claims("sealed").deviations(0).text(), HasSubstr("run again: 4 failed jobs"));
+}
+
+TEST_F(ClaimsTest, CancelledJobsThatAreRunAgainAreNotCalledFailed) {
+  ASSERT_TRUE(Submit(kSealedSweep).ok());
+  v1::CancelSweepRequest cancel;
+  cancel.set_sweep("sealed");
+  ASSERT_TRUE(coordinator_->CancelSweep(cancel).ok());
+  v1::RetrySweepRequest retry;
+  retry.set_sweep("sealed");
+  const auto retried = coordinator_->RetrySweep(retry);
+  ASSERT_TRUE(retried.ok()) << retried.status();
+  ASSERT_EQ(Claims("sealed").deviations_size(), 1);
+  EXPECT_EQ(Claims("sealed").deviations(0).text(), absl::StrCat("run again: ", retried->new_jobs(), " cancelled jobs"));
+}
+
+TEST_F(ClaimsTest, AnotherCommentIsNoOtherSweep) {
+  // Maps have no order, so the bytes of two equal files differ now and then.
+  std::string yaml = "name: mapped\nexecutor: noop\nseeds: 1\narms:\n";
+  for (int arm = 0; arm < 8; ++arm) {
+    absl::StrAppend(&yaml, "  - {attention.variant: lssar, attention.p: ", arm + 1, ", factors: {a: x", arm, ", b: y",
+                    arm, ", c: z, d: u, e: v, f: w}}\n");
+  }
+  ASSERT_TRUE(Submit(yaml).ok());
+  for (int i = 0; i < 10; ++i) {
+    const auto again = Submit(absl::StrCat(yaml, "# comment ", i, "\n"));
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_FALSE(again->created());
+  }
 }
 
 TEST_F(ClaimsTest, DivergedSeedsAreInViewAndALostOneWaits) {

@@ -1,12 +1,15 @@
 // Sweeps: planning, submission, watching, cancelling, retrying. See coordinator_impl.h.
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <set>
 
 #include "absl/strings/numbers.h"
 #include "base/hash.h"
 #include "base/strings.h"
 #include "experiments/plan_claims.h"
 #include "experiments/sweep_file.h"
+#include "google/protobuf/util/message_differencer.h"
 #include "server/coordinator_impl.h"
 #include "server/sweep_jobs.h"
 #include "server/text_diff.h"
@@ -122,8 +125,9 @@ absl::Status CoordinatorImpl::CheckSameFile(SweepRow row, const std::string& spe
     ABLATE_ASSIGN_OR_RETURN(stored, ReadSweepFile(db, row));
     return absl::OkStatus();
   }));
-  // Comments and layout may change: what counts is what the file says.
-  if (SpecSha256(stored) == spec_sha256 || stored.spec.SerializeAsString() == planned.file.spec.SerializeAsString()) {
+  // Comments and layout may change: what counts is what the file says. Not by its bytes: maps have no order.
+  if (SpecSha256(stored) == spec_sha256 ||
+      google::protobuf::util::MessageDifferencer::Equals(stored.spec, planned.file.spec)) {
     return absl::OkStatus();
   }
   std::string difference = UnifiedDiff(stored.yaml, planned.file.yaml);
@@ -417,15 +421,28 @@ absl::StatusOr<v1::RetrySweepResponse> CoordinatorImpl::RetrySweep(const v1::Ret
     std::vector<Seen> already;
     if (was_cancelled) already = SeenOf(revival.candidates);
     Effects effects;
+    const std::vector<JobRow>& jobs = scheduler_->sweep(row).record.jobs;
+    const std::set<JobRow> before(jobs.begin(), jobs.end());
     ABLATE_ASSIGN_OR_RETURN(const int64_t new_jobs, scheduler_->OnRetry(row, NowTime(), &effects));
     ++plans_version_;
     *response.mutable_sweep() = MakeSweep(row);
     response.set_new_jobs(new_jobs);
+    std::map<std::string, int64_t> again;  // by how they had ended
+    for (JobRow job : jobs) {
+      const JobRow of = scheduler_->job(job).record.retry_of;
+      if (before.contains(job) || of == 0) continue;
+      const v1::JobState state = scheduler_->job(of).record.state;
+      ++again[state == v1::FAILED ? "failed" : state == v1::CANCELLED ? "cancelled" : "finished"];
+    }
+    std::string text = "run again:";
+    for (const auto& [how, count] : again) {
+      absl::StrAppend(&text, again.begin()->first == how ? " " : ", ", count, " ", how, count == 1 ? " job" : " jobs");
+    }
     v1::Deviation deviation;
     deviation.set_at_us(options_.clock->WallMicros());
     deviation.set_kind("jobs_retried");
-    deviation.set_text(absl::StrCat(new_jobs, new_jobs == 1 ? " failed job was" : " failed jobs were", " run again"));
-    const bool declared = scheduler_->sweep(row).record.phase != v1::PLAIN && new_jobs > 0;
+    deviation.set_text(text);
+    const bool declared = scheduler_->sweep(row).record.phase != v1::PLAIN && !again.empty();
     change = Enqueue(
         std::move(effects), request.request_id(),
         [row, declared, deviation, seen = RecordSeen(row, std::move(already), revival.candidates)](

@@ -8,10 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "experiments/metrics.h"
 #include "experiments/statistics.h"
 
 namespace ablate {
-bool HigherIsBetter(const std::string& metric) { return metric == "gain"; }
+bool HigherIsBetter(const std::string& metric) { return IsGain(metric); }
 
 absl::StatusOr<ClaimPairs> PairsOf(const v1::SweepSpec& spec, const Plan& plan, int locked, int index, int seeds,
                                    const Measured& measured) {

@@ -130,6 +130,24 @@ TEST(Tuning, ABestValueAtTheEdgeExtendsTheGridByTheSameRatio) {
   EXPECT_EQ(step.tuning[1].note(), "best at the grid's edge after 2 extensions");
 }
 
+TEST(Tuning, StopsAtTheEdgeOfTheAxis) {
+  v1::SweepSpec spec = TunedSpec();
+  spec.mutable_tune()->clear_learning_rates();
+  for (const double rate : {1.0, 4.0}) spec.mutable_tune()->add_learning_rates(rate);
+  Plan plan = MakePlanOf({});
+  std::vector<Measurement> m;
+  AddTuning(&plan, 0, 1, {2.0, 2.0}, &m);
+  AddTuning(&plan, 0, 4, {1.8, 1.8}, &m);
+  ClaimsStep step = Step(spec, plan, {}, m);
+  ASSERT_EQ(step.tuning[0].tries_size(), 3);
+  EXPECT_EQ(step.tuning[0].tries(2).learning_rate(), 10) << "16 is more than train.learning_rate takes";
+  AddTuning(&plan, 0, 10, {1.6, 1.6}, &m);
+  step = Step(spec, plan, {.tuning = step.tuning}, m);
+  EXPECT_TRUE(step.tuning_done);
+  EXPECT_EQ(step.tuning[0].learning_rate(), 10);
+  EXPECT_EQ(step.tuning[0].note(), "best at the grid's edge, which is that of the axis after 1 extension");
+}
+
 TEST(Tuning, ADivergedSeedMakesItsRateIneligible) {
   const v1::SweepSpec spec = TunedSpec();
   Plan plan = MakePlanOf({});
@@ -220,6 +238,17 @@ TEST(Selection, TheLowestMeanOverTheLengthsIsLocked) {
                            "\"eligible\":true", "\"rule_at_1x\":{\"standing\":\"exploratory\""}) {
     EXPECT_THAT(step.lock->evidence_json(), HasSubstr(part));
   }
+}
+
+TEST(Selection, OfGainTheHighestIsLocked) {
+  Selecting s;
+  s.spec.mutable_select()->set_metric("gain");
+  for (Measurement& measurement : s.m) measurement.metric = "gain";
+  const ClaimsStep step = Step(s.spec, s.plan, {}, s.m);
+  ASSERT_TRUE(step.lock);
+  EXPECT_EQ(step.lock->arm_json(), s.plan.arms[1].json);  // 1.3, the loser of the losses
+  EXPECT_THAT(step.lock->why(), HasSubstr("highest score"));
+  EXPECT_THAT(step.lock->evidence_json(), HasSubstr("highest mean"));
 }
 
 TEST(Selection, ThePlanSaysWhoIsACandidate) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "experiments/metrics.h"
 #include "experiments/statistics.h"
 
 namespace ablate {
@@ -59,10 +60,14 @@ absl::StatusOr<Score> ScoreOf(const v1::SweepSpec& spec, const Plan& plan, const
   return score;
 }
 
-const Score* Lowest(const std::vector<Score>& scores) {
+// How much worse `a` is than `b`.
+double Regret(const v1::SweepSpec& spec, double a, double b) { return IsGain(spec.select().metric()) ? b - a : a - b; }
+
+const Score* Best(const v1::SweepSpec& spec, const std::vector<Score>& scores) {
   const Score* best = nullptr;
   for (const Score& score : scores) {
-    if (score.value.has_value() && (best == nullptr || *score.value < *best->value)) best = &score;
+    if (!score.value.has_value()) continue;
+    if (best == nullptr || Regret(spec, *score.value, *best->value) < 0) best = &score;
   }
   return best;
 }
@@ -121,12 +126,13 @@ absl::StatusOr<SelectionState> Select(const v1::SweepSpec& spec, const Plan& pla
     ABLATE_ASSIGN_OR_RETURN(Score short_score, ScoreOf(spec, plan, measured, arm, at_1x));
     short_scores.push_back(std::move(short_score));
   }
-  const Score* best = Lowest(scores);
+  const Score* best = Best(spec, scores);
+  const std::string which = IsGain(spec.select().metric()) ? "highest" : "lowest";
   const bool missing = std::any_of(scores.begin(), scores.end(), [](const Score& s) { return !s.missing.empty(); });
   const std::string diverged = Names(plan, scores, &Score::diverged);
 
   Json evidence;
-  evidence["rule"] = {{"choose", "lowest mean over the lengths of the means over the selecting seeds"},
+  evidence["rule"] = {{"choose", which + " mean over the lengths of the means over the selecting seeds"},
                       {"metric", spec.select().metric()},
                       {"split", spec.select().split()},
                       {"ntk", spec.select().ntk()},
@@ -137,7 +143,7 @@ absl::StatusOr<SelectionState> Select(const v1::SweepSpec& spec, const Plan& pla
   if (!missing && best != nullptr) {
     state.arm = best->arm;
     state.lock.set_rule_arm_json(plan.arms[best->arm].json);
-    state.why = absl::StrCat("lowest score, ", ShortestDouble(*best->value), ", of ", scores.size(),
+    state.why = absl::StrCat(which, " score, ", ShortestDouble(*best->value), ", of ", scores.size(),
                              scores.size() == 1 ? " candidate" : " candidates");
     if (!diverged.empty()) absl::StrAppend(&state.why, "; not eligible, because a run diverged: ", diverged);
   } else if (missing) {
@@ -148,11 +154,12 @@ absl::StatusOr<SelectionState> Select(const v1::SweepSpec& spec, const Plan& pla
   }
   const bool short_missing =
       std::any_of(short_scores.begin(), short_scores.end(), [](const Score& s) { return !s.missing.empty(); });
-  const Score* short_best = short_missing ? nullptr : Lowest(short_scores);
+  const Score* short_best = short_missing ? nullptr : Best(spec, short_scores);
   if (short_best != nullptr) {
     state.lock.set_short_rule_arm_json(plan.arms[short_best->arm].json);
     const Score& its = scores[short_best - short_scores.data()];
-    if (its.value.has_value() && state.arm.has_value()) state.lock.set_short_rule_regret(*its.value - *best->value);
+    if (its.value.has_value() && state.arm.has_value())
+      state.lock.set_short_rule_regret(Regret(spec, *its.value, *best->value));
     evidence["rule_at_1x"]["arm"] = ArmJson(plan, short_best->arm);
     if (!its.value.has_value()) evidence["rule_at_1x"]["note"] = "its pick has no score at the selection lengths";
   } else {

@@ -21,7 +21,7 @@ struct SelectionState {
   std::string waiting_for;  // why there is none
 };
 
-// The lowest mean over the select lengths of the means over S1. A candidate with a diverged run is not eligible; a run
+// The lowest mean (of `gain` the highest) over the select lengths of the means over S1. A candidate with a diverged run is not eligible; a run
 // that is missing is waited for (never dropped). A tie goes to the earlier arm. The 1x rule: the lowest mean over S1 at
 // 1x, over the candidates that have all their runs there; its regret is its score less the winner's.
 absl::StatusOr<SelectionState> Select(const v1::SweepSpec& spec, const Plan& plan, const Measured& measured);

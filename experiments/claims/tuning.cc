@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "experiments/axes.h"
 #include "experiments/statistics.h"
 
 namespace ablate {
@@ -83,16 +84,21 @@ void ChooseOrExtend(const v1::TuningSpec& spec, v1::TunedArm* tuned) {
     tuned->set_learning_rate(rate);
     tuned->set_note(std::move(note));
   };
+  std::string at_edge = "best at the grid's edge";
   if ((low || high) && sorted.size() > 1 && extensions < spec.max_extensions()) {
     const double edge = sorted[high ? last : 0]->learning_rate();
     const double inner = sorted[high ? last - 1 : 1]->learning_rate();
-    const double next = Rounded(edge * (edge / inner));
-    tuned->set_note(absl::StrCat(all_diverged ? "every rate diverged" : "best at the grid's edge", ": ",
-                                 ShortestDouble(next), " added"));
-    v1::TunedArm::Try* added = tuned->add_tries();
-    added->set_learning_rate(next);
-    added->set_extension(true);
-    return;
+    const double next = std::min(Rounded(edge * (edge / inner)), FindAxis("train.learning_rate")->maximum);
+    if (SameRate(next, edge) || next <= 0) {
+      absl::StrAppend(&at_edge, ", which is that of the axis");
+    } else {
+      tuned->set_note(absl::StrCat(all_diverged ? "every rate diverged" : "best at the grid's edge", ": ",
+                                   ShortestDouble(next), " added"));
+      v1::TunedArm::Try* added = tuned->add_tries();
+      added->set_learning_rate(next);
+      added->set_extension(true);
+      return;
+    }
   }
   const std::string after =
       extensions == 0 ? "" : absl::StrCat(" after ", extensions, extensions == 1 ? " extension" : " extensions");
@@ -101,7 +107,7 @@ void ChooseOrExtend(const v1::TuningSpec& spec, v1::TunedArm* tuned) {
                 absl::StrCat("every rate diverged", after, ": the smallest is used, as the least likely to"));
   }
   std::string note;
-  if (low || high) note = absl::StrCat("best at the grid's edge", after);
+  if (low || high) note = absl::StrCat(at_edge, after);
   if (note.empty() && extensions > 0) note = absl::StrCat("best inside the grid", after);
   const auto diverged = std::count_if(sorted.begin(), sorted.end(), [](const auto* t) { return t->diverged() > 0; });
   if (diverged > 0) {

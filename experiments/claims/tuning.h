@@ -21,8 +21,8 @@ struct TuningState {
 
 // The lowest mean over the tuning seeds at 1x on the selection split; a tie goes to the smaller rate; a rate at which a
 // seed diverged is not eligible. A best value that is the largest or the smallest rate tried adds the next one (the
-// ratio of the last two), at most max_extensions times an arm; so does the smallest where every rate diverged. `before`
-// is what was decided already: chosen rates stay.
+// ratio of the last two, and no more than the axis takes), at most max_extensions times an arm; so does the smallest
+// where every rate diverged. `before` is what was decided already: chosen rates stay.
 absl::StatusOr<TuningState> Tune(const v1::SweepSpec& spec, const Plan& plan, std::span<const v1::TunedArm> before,
                                  const Measured& measured);
 
