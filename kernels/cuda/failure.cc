@@ -15,9 +15,10 @@ std::string Place(const char* file, int line) {
   return std::string(slash != nullptr ? slash + 1 : file) + ":" + std::to_string(line);
 }
 
-// "rows_fwd_kernel<float, 64>" of "rows_fwd_kernel<float, 64>, grid, ...".
+// "CrossEntropyKernel<512, true, T>" of "(CrossEntropyKernel<512, true, T>), grid, ..." or without parentheses.
 std::string KernelName(std::string_view text) {
   int depth = 0;
+  if (text.starts_with('(')) text = text.substr(1, text.find(')') - 1);
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '<' || text[i] == '(' || text[i] == '{') ++depth;
     if (text[i] == '>' || text[i] == ')' || text[i] == '}') --depth;

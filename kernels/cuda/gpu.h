@@ -9,14 +9,14 @@
 //   extern __shared__ float all[];         CUDA_DYNAMIC_SHARED(float, all);             128-byte aligned
 //   __noinline__                           GPU_NOINLINE
 //   __nv_bfloat16, __nv_bfloat162          bf16, bf162; ToFloat, ToBf16, ToBf162, PackBf16
-//   asm("mma.sync...")                     ptx::mma_m16n8k16_bf16, ptx::ldmatrix_x4, ptx::cp_async_16, ptx::ex2_approx ...
-//   atomicAdd(float*, ...)                 none: sums have a fixed order here, so that equal inputs give equal bits
+//   asm("mma.sync...")                     ptx::mma_m16n8k16_bf16, ptx::ldmatrix_x4, ptx::cp_async_16, ptx::ex2_approx
+//   ... atomicAdd(float*, ...)                 none: sums have a fixed order here, so that equal inputs give equal bits
 //
 // As in CUDA: __global__, __device__, __host__, __forceinline__, __launch_bounds__, threadIdx and its like,
 // __syncthreads, __syncwarp, __shfl_*_sync, __ballot_sync, __any_sync, __all_sync, atomicAdd, atomicMax and atomicCAS
 // on integers, float2, float4, int4 and their like, __ldg, rsqrtf, __expf, __fmaf_rn.
 // Every thread of a block must reach a __syncthreads, at the same line; a thread may not return before it.
-// Shared memory, dynamic and static together: at most 163 KiB, what every sm_80 has. Not here, because the emulation
+// Shared memory, dynamic and static together: at most kMostSharedBytes. Not here, because the emulation
 // would prove nothing: wgmma, TMA, mbarrier, clusters, cooperative grids, textures, printf.
 //
 // Products and sums: nvcc contracts a * b + c into one rounding, and so may g++ (the default of both; the CPU kernels
@@ -40,6 +40,9 @@ namespace ablate::cuda {
 
 inline constexpr int kWarpSize = 32;
 inline constexpr unsigned kFullMask = 0xffffffffu;
+// What a block may have on every device of compute capability 8.0 and up: least on 8.6, 8.9 and 12.x (sm_80 has 163
+// KiB).
+inline constexpr size_t kMostSharedBytes = size_t{99} << 10;
 
 __host__ __device__ constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -53,7 +56,7 @@ __host__ __device__ __forceinline__ uint32_t PackBf16(float low, float high) {
 
 struct Failure {
   cudaError_t code = cudaSuccess;
-  std::string message;  // "attention.cu:120: kernel rows_fwd_kernel: what happened"
+  std::string message;  // "forward_fp32.cu:230: kernel ForwardKernel<Tile>: what happened"
   bool ok() const { return code == cudaSuccess; }
 };
 

@@ -168,9 +168,11 @@ __global__ void __launch_bounds__(kThreads, Layout<kD>::kBlocksPerSm) Bf16Backwa
 void LaunchBackwardColumns(cudaStream_t stream, const Args& args) {
   DispatchKernel(args.problem, [&](auto phi, auto sharpened, auto width) {
     constexpr int kD = decltype(width)::value;
-    const auto kernel = Bf16BackwardColumnsKernel<typename decltype(phi)::type, decltype(sharpened)::value, kD>;
-    Launch(kernel, dim3(static_cast<unsigned>(RowBlocks(args.problem.T) * args.heads())), dim3(kThreads),
-           Layout<kD>::kBytes, stream, args);
+    constexpr bool kSharpened = decltype(sharpened)::value;
+    using Phi = typename decltype(phi)::type;
+    Launch((Bf16BackwardColumnsKernel<Phi, kSharpened, kD>),
+           dim3(static_cast<unsigned>(RowBlocks(args.problem.T) * args.heads())), dim3(kThreads), Layout<kD>::kBytes,
+           stream, args);
   });
 }
 

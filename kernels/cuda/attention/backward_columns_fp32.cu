@@ -11,14 +11,14 @@ namespace {
 template <int kWidthOf>
 struct ColumnsTile {
   static constexpr int kWidth = kWidthOf;
-  static constexpr int kKeys = 64, kQueries = kWidth <= 64 ? 64 : kWidth <= 96 ? 32 : 24;
+  static constexpr int kKeys = 64, kQueries = kWidth <= 32 ? 64 : kWidth <= 64 ? 56 : kWidth <= 96 ? 32 : 16;
   static constexpr int kStride = kWidth + kPad, kScoreStride = kKeys + kPad;
   // Products: a warp computes all keys of a quarter of the queries, or half the keys of half of them.
   static constexpr int kKeyWarps = kQueries == 64 ? 1 : 2;
   static constexpr int kWarpKeys = kKeys / kKeyWarps, kWarpQueries = kQueries * kKeyWarps / kWarps;
   static constexpr int kR = kWarpQueries / 4, kC = kWarpKeys / 8;
-  // Weights: kRowLanes threads a query; with 24 queries a warp rests.
-  static constexpr int kRowLanes = kQueries == 64 ? 2 : 4;
+  // Weights: kRowLanes threads a query; with 56 queries half a warp rests.
+  static constexpr int kRowLanes = kQueries >= 56 ? 2 : kQueries == 32 ? 4 : 8;
   static_assert(kQueries * kRowLanes <= kThreads && kQueries % 8 == 0);
   // Sums: thread (thread / 16, thread % 16) has keys 4 (thread / 16) + {0, 1, 2, 3} + {0, 32} and columns
   // 2 (thread % 16 + 16 c) and the next.
@@ -27,6 +27,7 @@ struct ColumnsTile {
                        kScores = kDout + kQueries * kStride, kGradients = kScores + kQueries * kScoreStride,
                        kFloats = kGradients + kQueries * kScoreStride;
   static constexpr size_t kBytes = kFloats * sizeof(float);
+  static_assert(kBytes <= kMostSharedBytes);
 };
 
 // sums[i][c] += weights[row][key i] * vectors[row][column c] over rows [0, rows).

@@ -201,8 +201,10 @@ __global__ void __launch_bounds__(kThreads, Layout<kSharpen, kD>::kBlocksPerSm) 
 void LaunchBackwardRows(cudaStream_t stream, const Args& args) {
   DispatchKernel(args.problem, [&](auto phi, auto sharpened, auto width) {
     constexpr int kD = decltype(width)::value;
-    const auto kernel = Bf16BackwardRowsKernel<typename decltype(phi)::type, decltype(sharpened)::value, kD>;
-    Launch(kernel, dim3(static_cast<unsigned>(RowBlocks(args.problem.T) * args.heads())), dim3(kThreads),
+    constexpr bool kSharpened = decltype(sharpened)::value;
+    using Phi = typename decltype(phi)::type;
+    Launch((Bf16BackwardRowsKernel<Phi, kSharpened, kD>),
+           dim3(static_cast<unsigned>(RowBlocks(args.problem.T) * args.heads())), dim3(kThreads),
            Layout<decltype(sharpened)::value, kD>::kBytes, stream, args);
   });
 }

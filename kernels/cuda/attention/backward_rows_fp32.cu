@@ -14,8 +14,8 @@ namespace {
 template <int kWidthOf>
 struct RowsTile {
   static constexpr int kWidth = kWidthOf;
-  // Two blocks' worth of tiles fit in the shared memory of one multiprocessor of sm_90.
-  static constexpr int kRows = 64, kKeys = kWidth <= 64 ? 64 : kWidth <= 96 ? 32 : 24;
+  // One block's worth of tiles fits in the shared memory of every device from sm_80 on, two blocks' worth in sm_90's.
+  static constexpr int kRows = 64, kKeys = kWidth <= 32 ? 64 : kWidth <= 64 ? 56 : kWidth <= 96 ? 32 : 16;
   static constexpr int kWarpRows = kRows / kWarps, kRowLanes = kWarpSize / kWarpRows;
   static constexpr int kStride = kWidth + kPad, kScoreStride = kKeys + kPad;
   // Per lane: of scores, rows lane / 8 + 4 r and keys lane % 8 + 8 c; of dq, rows lane / 16 + 2 r and columns
@@ -25,6 +25,7 @@ struct RowsTile {
                        kScores = kV + kKeys * kStride, kGradients = kScores + kRows * kScoreStride,
                        kFactors = kGradients + kRows * kScoreStride, kFloats = kFactors + 2 * kRows;
   static constexpr size_t kBytes = kFloats * sizeof(float);
+  static_assert(kBytes <= kMostSharedBytes);
 };
 static_assert(RowsTile<64>::kRows == kRowsOfPartial);
 

@@ -14,7 +14,7 @@ namespace {
 template <int kWidthOf>
 struct ForwardTile {
   static constexpr int kWidth = kWidthOf;
-  static constexpr int kRows = kWidth <= 64 ? 128 : 64, kKeys = kWidth <= 64 ? 64 : 32;
+  static constexpr int kRows = kWidth <= 64 ? 128 : 64, kKeys = kWidth <= 32 ? 64 : kWidth <= 64 ? 56 : 32;
   static constexpr int kWarpRows = kRows / kWarps, kRowLanes = kWarpSize / kWarpRows;
   static constexpr int kStride = kWidth + kPad, kScoreStride = kKeys + kPad;
   // Per lane: rows lane / 8 + 4 r; keys lane % 8 + 8 c of scores; columns 4 (lane % 8 + 8 c) of the output.
@@ -22,6 +22,7 @@ struct ForwardTile {
   static constexpr int kQ = 0, kK = kQ + kRows * kStride, kV = kK + kKeys * kStride, kScores = kV + kKeys * kStride,
                        kFactors = kScores + kRows * kScoreStride, kFloats = kFactors + kRows;
   static constexpr size_t kBytes = kFloats * sizeof(float);
+  static_assert(kBytes + sizeof(int) * kWarps <= kMostSharedBytes);
 };
 
 template <class Tile>

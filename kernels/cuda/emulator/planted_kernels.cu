@@ -228,7 +228,7 @@ const std::vector<Planted>& All() {
        [](const Device& d) { Launch(dynamic_shared_kernel<1>, 1, kThreads, kThreads * 4, nullptr, d.out); }},
       {"dynamic_forgotten", [](const Device& d) { Launch(dynamic_shared_kernel<0>, 1, kThreads, 0, nullptr, d.out); }},
       {"dynamic_too_large",
-       [](const Device& d) { Launch(dynamic_shared_kernel<0>, 1, kThreads, 164 << 10, nullptr, d.out); }},
+       [](const Device& d) { Launch(dynamic_shared_kernel<0>, 1, kThreads, 100 << 10, nullptr, d.out); }},
       {"too_many_threads", [](const Device& d) { Launch(global_kernel<0>, 1, dim3(64, 32), 0, nullptr, d.out); }},
       {"empty_grid", [](const Device& d) { Launch(global_kernel<0>, 0, kThreads, 0, nullptr, d.out); }},
       {"global_right", [](const Device& d) { Launch(global_kernel<0>, 1, kThreads, 0, nullptr, d.out); }},

@@ -23,7 +23,7 @@ ALWAYS = {
     "mask_of_returned_lanes": r"failed: [^$]*(names lane 31, which returned|deadlock: .*returned)",
     "mask_of_missing_lanes": r"failed: [^$]*names lane 8, which the block lacks",
     "dynamic_forgotten": r"failed: [^$]*without dynamic shared memory",
-    "dynamic_too_large": r"failed: .*cudaErrorInvalidConfiguration\n.*more than the 166912",
+    "dynamic_too_large": r"failed: .*cudaErrorInvalidConfiguration\n.*more than the 101376",
     "too_many_threads": r"failed: .*cudaErrorInvalidConfiguration\n.*1024 threads",
     "empty_grid": r"failed: .*cudaErrorInvalidConfiguration",
     "ldmatrix_misaligned": r"failed: [^$]*ldmatrix: .*not 16-byte aligned",

@@ -161,7 +161,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->totalGlobalMem = device_bytes;
   properties->major = 8;
   properties->multiProcessorCount = 4;
-  properties->sharedMemPerBlockOptin = size_t{163} << 10;
+  properties->sharedMemPerBlockOptin = size_t{99} << 10;
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {

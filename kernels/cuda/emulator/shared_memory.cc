@@ -11,7 +11,7 @@
 namespace ablate::cuda_emu {
 namespace {
 
-constexpr size_t kStaticLimit = size_t{48} << 10, kLimit = size_t{163} << 10;  // sm_80
+constexpr size_t kStaticLimit = size_t{48} << 10, kLimit = size_t{99} << 10;  // 8.6, 8.9, 12.x
 constexpr size_t kGuard = 64, kDynamicAlign = 128, kStaticAlign = 16;
 
 struct Array {
