@@ -318,7 +318,19 @@ absl::StatusOr<v1::GetClaimsResponse> CoordinatorImpl::GetClaims(const v1::GetCl
     }
     if (texts.size() > 1) continue;
     response.set_plan_sha256(stored.sealed_plan_sha256);
-    if (stored.lock.has_value()) *response.mutable_lock() = *stored.lock;
+    if (stored.lock.has_value()) {
+      *response.mutable_lock() = *stored.lock;
+      ABLATE_ASSIGN_OR_RETURN(const std::optional<v1::Lock> later,
+                              WithLaterRule(spec, loaded->plan, input.measurements, *stored.lock));
+      if (later.has_value()) {
+        *response.mutable_lock() = *later;
+        v1::Deviation* deviation = response.add_deviations();
+        deviation->set_at_us(later->at_us());
+        deviation->set_kind("rule_after_lock");
+        deviation->set_text(absl::StrCat("the rule could pick only after the lock by hand: by now it picks ",
+                                         later->rule_arm_json(), " (exploratory)"));
+      }
+    }
     for (const v1::TunedArm& arm : stored.tuning) *response.add_tuning() = arm;
   }
   if (texts.size() > 1) {

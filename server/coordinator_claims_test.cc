@@ -191,8 +191,11 @@ TEST_F(ClaimsTest, ALockByHandIsADeviation) {
   const v1::GetClaimsResponse claims = Claims("sealed");
   EXPECT_TRUE(claims.lock().by_hand());
   EXPECT_EQ(claims.lock().why(), "p = 7 is too slow");
-  ASSERT_EQ(claims.deviations_size(), 1);
+  ASSERT_EQ(claims.deviations_size(), 2);
   EXPECT_EQ(claims.deviations(0).kind(), "lock_by_hand");
+  // What the rule would have picked, now that its runs are there.
+  EXPECT_EQ(claims.deviations(1).kind(), "rule_after_lock");
+  EXPECT_THAT(claims.lock().rule_arm_json(), HasSubstr("\"attention.p\":7"));
   EXPECT_THAT(claims.deviations(0).text(), HasSubstr("p = 7 is too slow"));
   EXPECT_THAT(claims.claims(0).arm_json(), HasSubstr("\"attention.p\":3"));
   EXPECT_THAT(claims.claims(0).standing(), HasSubstr("locked by hand"));

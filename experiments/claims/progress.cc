@@ -158,4 +158,18 @@ absl::StatusOr<v1::Lock> MakeLockByHand(const v1::SweepSpec& spec, const Plan& p
   return lock;
 }
 
+absl::StatusOr<std::optional<v1::Lock>> WithLaterRule(const v1::SweepSpec& spec, const Plan& plan,
+                                                      std::span<const Measurement> measurements, const v1::Lock& lock) {
+  std::optional<v1::Lock> later;
+  if (!lock.by_hand() || !lock.rule_arm_json().empty() || !spec.has_select()) return later;
+  ABLATE_ASSIGN_OR_RETURN(const Measured measured, Measured::Make(plan, measurements));
+  ABLATE_ASSIGN_OR_RETURN(const SelectionState selection, Select(spec, plan, measured));
+  if (!selection.arm.has_value()) return later;
+  later = lock;
+  later->set_rule_arm_json(selection.lock.rule_arm_json());
+  later->set_short_rule_arm_json(selection.lock.short_rule_arm_json());
+  if (selection.lock.has_short_rule_regret()) later->set_short_rule_regret(selection.lock.short_rule_regret());
+  return later;
+}
+
 }  // namespace ablate

@@ -55,6 +55,11 @@ absl::StatusOr<v1::Lock> MakeLockByHand(const v1::SweepSpec& spec, const Plan& p
                                         std::span<const Measurement> measurements, const std::string& arm_json,
                                         const std::string& why);
 
+// A lock by hand that came before the rule could pick, with what the rules pick by now: exploratory, as it came after.
+// Nothing where the rule had picked already, cannot pick yet, or made the lock.
+absl::StatusOr<std::optional<v1::Lock>> WithLaterRule(const v1::SweepSpec& spec, const Plan& plan,
+                                                      std::span<const Measurement> measurements, const v1::Lock& lock);
+
 // Rows for GetClaims: one a claim, in the order of the file. Before the lock: NOT_YET, without any number; so too while
 // runs of the look are awaited, unless the history is over: then what is there is shown, without p.
 // A claim is decided at the first look that supports or refutes it; later looks do not change it.

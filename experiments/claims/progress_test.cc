@@ -251,6 +251,26 @@ TEST(Selection, OfGainTheHighestIsLocked) {
   EXPECT_THAT(step.lock->evidence_json(), HasSubstr("highest mean"));
 }
 
+TEST(Selection, WhatTheRulePicksAfterALockByHandIsFilledIn) {
+  Selecting s;
+  std::vector<Measurement> all = s.m;
+  s.m.pop_back();
+  Complete(s.spec, &s.plan);
+  const auto lock = MakeLockByHand(s.spec, s.plan, {}, s.m, s.plan.arms[3].json, "a hunch");
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  EXPECT_EQ(lock->rule_arm_json(), "");
+  auto later = WithLaterRule(s.spec, s.plan, s.m, *lock);
+  ASSERT_TRUE(later.ok());
+  EXPECT_FALSE(later->has_value()) << "a run is missing still";
+  later = WithLaterRule(s.spec, s.plan, all, *lock);
+  ASSERT_TRUE(later.ok() && later->has_value());
+  EXPECT_EQ((*later)->rule_arm_json(), s.plan.arms[2].json);
+  EXPECT_EQ((*later)->short_rule_arm_json(), s.plan.arms[1].json);
+  EXPECT_EQ((*later)->arm_json(), s.plan.arms[3].json);
+  EXPECT_EQ((*later)->evidence_json(), lock->evidence_json()) << "what was seen at the lock";
+  EXPECT_FALSE(WithLaterRule(s.spec, s.plan, all, **later)->has_value());
+}
+
 TEST(Selection, ThePlanSaysWhoIsACandidate) {
   Selecting s;
   Complete(s.spec, &s.plan);
