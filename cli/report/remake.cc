@@ -75,7 +75,7 @@ std::vector<std::string> RemakeCommands(const ReportInput& input) {
   if (!locked) do_lock();
   lines.push_back(absl::StrCat("ablate sweep wait ", name));
   lines.push_back(absl::StrCat("ablate report ", name, " -o again/report"));
-  lines.push_back("kill $worker $server; wait");
+  lines.push_back("kill $worker; wait $worker; kill $server; wait");
   return lines;
 }
 
