@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/strings.h"
 #include "cli/claim_tables.h"
 #include "cli/output/report.h"
@@ -94,7 +95,7 @@ std::string StatisticText(const ViewData& data) {
     levels.insert(ShortestDouble(row->level() * 100));
   }
   return absl::StrCat("mean, ", SeedCounts(counts), ", with the ", absl::StrJoin(levels, "/"),
-                      " % Student t interval over seeds; faint dots are single seeds");
+                      " % Student t interval over seeds; faint dots beside it are single seeds");
 }
 
 // "lssar p=50 at 1024: 2 seeds diverged"; the first few.
@@ -154,18 +155,67 @@ bool Shows(const View& view, const ViewData& data, const SeedValue& seed, const 
   return cell != data.cells.end() && cell->second->ntk() == seed.ntk;
 }
 
-Range ValuesOf(const View& view, const ViewData& data, const std::vector<SeedValue>& seeds, const std::string& metric) {
-  Range range;
-  for (const auto& [key, row] : data.cells) {
-    if (!row->has_mean()) continue;
-    range.Take(row->mean());
-    if (row->has_low()) range.Take(row->low());
-    if (row->has_high()) range.Take(row->high());
-  }
+void TakeRow(const v1::ConfidenceRow& row, std::vector<double>* values) {
+  if (!row.has_mean()) return;
+  values->push_back(row.mean());
+  if (row.has_low()) values->push_back(row.low());
+  if (row.has_high()) values->push_back(row.high());
+}
+
+// `off`: how many values are beyond it.
+Range ValuesOf(const View& view, const ViewData& data, const std::vector<SeedValue>& seeds, const std::string& metric,
+               int* off) {
+  std::vector<double> values;
+  for (const auto& [key, row] : data.cells) TakeRow(*row, &values);
   for (const SeedValue& seed : seeds) {
-    if (Shows(view, data, seed, metric)) range.Take(*seed.value);
+    if (Shows(view, data, seed, metric)) values.push_back(*seed.value);
   }
-  return range.Padded(0.05);
+  return RobustRange(std::move(values), off).Padded(0.05);
+}
+
+std::string OffText(int off) {
+  return absl::StrCat(Counted(off, "value"),
+                      " (means, ends of intervals, seeds) so far off lie at the edge, means as open "
+                      "triangles; the tables have them");
+}
+
+// Beside the mean's place: on it, the interval would hide them.
+Svg::Point Beside(Svg::Point at) { return {at.x + 5, at.y}; }
+
+// More bands than these in one panel merge to grey in print.
+constexpr size_t kMostInOnePanel = 5;
+
+// Parts of the labels of arms, and those that all of them share.
+struct Labels {
+  std::vector<std::vector<std::string>> own;
+  std::vector<std::string> shared;
+};
+Labels LabelsOf(const std::vector<std::string>& arms) {
+  Labels labels;
+  for (const std::string& arm : arms) labels.own.push_back(absl::StrSplit(ArmLabel(arm), ' '));
+  const std::vector<std::string> first = labels.own.empty() ? std::vector<std::string>{} : labels.own[0];
+  for (const std::string& part : first) {
+    const auto has = [&](const auto& own) { return std::find(own.begin(), own.end(), part) != own.end(); };
+    if (arms.size() > 1 && std::all_of(labels.own.begin(), labels.own.end(), has)) labels.shared.push_back(part);
+  }
+  for (auto& own : labels.own) {
+    std::erase_if(own, [&](const std::string& part) {
+      return std::find(labels.shared.begin(), labels.shared.end(), part) != labels.shared.end();
+    });
+  }
+  return labels;
+}
+
+// Parts in two lines of `width` columns.
+std::array<std::string, 2> InTwoLines(const std::vector<std::string>& parts, size_t width) {
+  std::array<std::string, 2> lines;
+  size_t line = 0;
+  for (const std::string& part : parts) {
+    if (line == 0 && !lines[0].empty() && DisplayWidth(lines[0]) + 1 + DisplayWidth(part) > width) line = 1;
+    absl::StrAppend(&lines[line], lines[line].empty() ? "" : " ", part);
+  }
+  for (std::string& text : lines) text = Shortened(text, width);
+  return lines;
 }
 
 Scale LengthScale(const ViewData& data) {
@@ -213,10 +263,11 @@ Figure OnePanelByLength(const View& view, const ViewData& data, const std::vecto
   double label_width = 0;
   for (const std::string& arm : data.arms) label_width = std::max(label_width, Svg::TextWidth(ArmLabel(arm), 11));
   const std::vector<std::string> trouble = TroubleOf(data);
-  const double left = 64, top = 40, width = 470, height = 330, right = std::max(label_width + 90, 150.0);
-  const double footer_top = top + height + 54;
-  Svg svg(left + width + right, footer_top + 14 * static_cast<double>(1 + trouble.size()) + 4);
-  const Range range = ValuesOf(view, data, seeds, metric);
+  int off = 0;
+  const Range range = ValuesOf(view, data, seeds, metric, &off);
+  const double left = Panel::LeftMargin(range, 6), top = 40, width = 470, height = 330;
+  const double right = std::max(label_width + 90, 150.0), footer_top = top + height + 54;
+  Svg svg(left + width + right, footer_top + 14 * static_cast<double>(2 + trouble.size()) + 4);
   Panel panel(&svg, left, top, width, height, LengthScale(data), {.low = range.low, .high = range.high});
   const std::string title = absl::StrCat(metric, " by evaluation length: ", TextOf(view));
   panel.Axes(LengthTicks(data), panel.RoundTicks(false, 6), "evaluation length (tokens, log scale)",
@@ -227,7 +278,7 @@ Figure OnePanelByLength(const View& view, const ViewData& data, const std::vecto
     const LineStyle style = StyleOf(i);
     for (const SeedValue& seed : seeds) {
       if (seed.arm_json == data.arms[i] && Shows(view, data, seed, metric))
-        svg.Marker(0, panel.At(static_cast<double>(seed.length), *seed.value), 1.6, style.colour, 0.3);
+        svg.Marker(0, Beside(panel.At(static_cast<double>(seed.length), *seed.value)), 1.6, style.colour, 0.5);
     }
     const std::vector<Panel::Mark> marks = MarksByLength(data, data.arms[i]);
     panel.Series(marks, style, data.arms[i] == baseline, true);
@@ -246,6 +297,7 @@ Figure OnePanelByLength(const View& view, const ViewData& data, const std::vecto
              absl::StrCat(ArmLabel(data.arms[i]), data.arms[i] == baseline ? " (baseline)" : ""));
   }
   std::vector<std::string> footer = {StatisticText(data)};
+  if (off > 0) footer.push_back(OffText(off));
   footer.insert(footer.end(), trouble.begin(), trouble.end());
   Footer(&svg, left, footer_top, footer);
   return {NameOf("loss-by-length", view), absl::StrCat(title, "; ", StatisticText(data), "."),
@@ -255,23 +307,31 @@ Figure OnePanelByLength(const View& view, const ViewData& data, const std::vecto
 Figure SmallMultiplesByLength(const View& view, const ViewData& data, const std::vector<SeedValue>& seeds,
                               const std::string& metric, const std::string& baseline) {
   constexpr int kColumns = 4;
-  constexpr double kWidth = 150, kHeight = 110, kLeft = 64, kTop = 66, kStepX = 172, kStepY = 158;
+  constexpr double kWidth = 150, kHeight = 110, kTop = 72, kStepX = 172, kStepY = 162;
+  int off = 0;
+  const Range range = ValuesOf(view, data, seeds, metric, &off);
+  const double left_margin = Panel::LeftMargin(range, 4);
+  const Labels labels = LabelsOf(data.arms);
   const auto rows = static_cast<double>((data.arms.size() + kColumns - 1) / kColumns);
   const std::vector<std::string> trouble = TroubleOf(data);
   const double footer_top = kTop + rows * kStepY + 6;
-  Svg svg(kLeft + kColumns * kStepX + 10, footer_top + 14 * static_cast<double>(2 + trouble.size()) + 4);
-  const Range range = ValuesOf(view, data, seeds, metric);
+  Svg svg(left_margin + kColumns * kStepX + 10, footer_top + 14 * static_cast<double>(4 + trouble.size()) + 4);
   const std::string title = absl::StrCat(metric, " (nats) by evaluation length (tokens): ", TextOf(view));
-  svg.Text({kLeft, 26}, title, Svg::Anchor::kStart, 13, true);
+  svg.Text({left_margin, 26}, title, Svg::Anchor::kStart, 13, true);
   for (size_t i = 0; i < data.arms.size(); ++i) {
-    const double left = kLeft + static_cast<double>(i % kColumns) * kStepX;
+    const double left = left_margin + static_cast<double>(i % kColumns) * kStepX;
     const double top = kTop + static_cast<double>(i / kColumns) * kStepY;
     Panel panel(&svg, left, top, kWidth, kHeight, LengthScale(data), {.low = range.low, .high = range.high});
     std::vector<Tick> y_ticks = panel.RoundTicks(false, 4);
     if (i % kColumns != 0)
       for (Tick& tick : y_ticks) tick.text.clear();
-    panel.Axes(LengthTicks(data), y_ticks, "", "",
-               absl::StrCat(Shortened(ArmLabel(data.arms[i]), 22), data.arms[i] == baseline ? " (base)" : ""));
+    panel.Axes(LengthTicks(data), y_ticks, "", "", "");
+    std::vector<std::string> parts = labels.own[i];
+    if (parts.empty()) parts = {"none of these"};
+    if (data.arms[i] == baseline) parts.push_back("(base)");
+    const std::array<std::string, 2> title_lines = InTwoLines(parts, 26);
+    svg.Text({left, top - (title_lines[1].empty() ? 6 : 18)}, title_lines[0], Svg::Anchor::kStart, 10, true);
+    svg.Text({left, top - 6}, title_lines[1], Svg::Anchor::kStart, 10, true);
     for (const std::string& other : data.arms) {
       if (other == data.arms[i]) continue;
       std::vector<Svg::Point> line;
@@ -281,7 +341,7 @@ Figure SmallMultiplesByLength(const View& view, const ViewData& data, const std:
     }
     for (const SeedValue& seed : seeds) {
       if (seed.arm_json == data.arms[i] && Shows(view, data, seed, metric))
-        svg.Marker(0, panel.At(static_cast<double>(seed.length), *seed.value), 1.3, "#0072B2", 0.35);
+        svg.Marker(0, Beside(panel.At(static_cast<double>(seed.length), *seed.value)), 1.3, "#0072B2", 0.5);
     }
     LineStyle style = StyleOf(1);
     style.dash = "";
@@ -290,8 +350,10 @@ Figure SmallMultiplesByLength(const View& view, const ViewData& data, const std:
   }
   std::vector<std::string> footer = {StatisticText(data),
                                      "each panel: its arm with interval, the baseline dashed, the others grey"};
+  if (!labels.shared.empty()) footer.push_back(absl::StrCat("all arms: ", absl::StrJoin(labels.shared, " ")));
+  if (off > 0) footer.push_back(OffText(off));
   footer.insert(footer.end(), trouble.begin(), trouble.end());
-  Footer(&svg, kLeft, footer_top, footer);
+  Footer(&svg, left_margin, footer_top, footer);
   return {NameOf("loss-by-length", view), absl::StrCat(title, "; ", StatisticText(data), "."),
           svg.Finish(title, StatisticText(data))};
 }
@@ -326,7 +388,7 @@ std::vector<NumberGroup> NumberGroups(const std::vector<std::string>& arms) {
 
 Figure ByNumber(const View& view, const ViewData& data, const std::vector<SeedValue>& seeds, const std::string& metric,
                 const std::string& baseline, const std::string& axis, const std::vector<NumberGroup>& groups) {
-  constexpr double kWidth = 300, kHeight = 200, kLeft = 64, kTop = 66, kStepX = 372, kStepY = 272;
+  constexpr double kWidth = 300, kHeight = 200, kTop = 66, kStepY = 272;
   const std::string name = axis.substr(axis.rfind('.') + 1);
   const std::vector<std::string> trouble = TroubleOf(data);
   std::set<double> values;
@@ -347,32 +409,38 @@ Figure ByNumber(const View& view, const ViewData& data, const std::vector<SeedVa
   if (has_baseline)
     footer.push_back(absl::StrCat("level line and grey band: the baseline ", ArmLabel(baseline), " with its interval"));
   footer.insert(footer.end(), trouble.begin(), trouble.end());
-  Svg svg(kLeft + 2 * kStepX - 40, footer_top + 14 * static_cast<double>(footer.size()) + 6);
+  std::vector<Range> ranges;
+  double left_margin = 64;
+  int off = 0;
+  for (const int64_t length : data.lengths) {
+    std::vector<double> shown;
+    std::set<std::string> drawn;
+    if (has_baseline) drawn.insert(baseline);
+    for (const NumberGroup& group : groups)
+      for (const auto& [value, arm] : group.arms) drawn.insert(arm);
+    for (const std::string& arm : drawn) {
+      const auto cell = data.cells.find({arm, length});
+      if (cell != data.cells.end()) TakeRow(*cell->second, &shown);
+    }
+    for (const SeedValue& seed : seeds) {
+      if (seed.length == length && seed.arm_json != baseline && drawn.contains(seed.arm_json) &&
+          Shows(view, data, seed, metric))
+        shown.push_back(*seed.value);
+    }
+    int off_here = 0;
+    ranges.push_back(RobustRange(std::move(shown), &off_here).Padded(0.06));
+    off += off_here;
+    left_margin = std::max(left_margin, Panel::LeftMargin(ranges.back(), 5));
+  }
+  if (off > 0) footer.push_back(OffText(off));
+  const double step_x = kWidth + left_margin + 8;
+  Svg svg(left_margin + 2 * step_x - 40, footer_top + 14 * static_cast<double>(footer.size()) + 6);
   const std::string title = absl::StrCat(metric, " (nats) by ", axis, ": ", TextOf(view));
-  svg.Text({kLeft, 26}, title, Svg::Anchor::kStart, 13, true);
+  svg.Text({left_margin, 26}, title, Svg::Anchor::kStart, 13, true);
   size_t index = 0;
   for (const int64_t length : data.lengths) {
-    Range range;
-    const auto take = [&](const std::string& arm) {
-      const auto cell = data.cells.find({arm, length});
-      if (cell == data.cells.end() || !cell->second->has_mean()) return;
-      range.Take(cell->second->mean());
-      if (cell->second->has_low()) range.Take(cell->second->low());
-      if (cell->second->has_high()) range.Take(cell->second->high());
-    };
-    std::set<std::string> drawn;
-    for (const NumberGroup& group : groups)
-      for (const auto& [value, arm] : group.arms) {
-        take(arm);
-        drawn.insert(arm);
-      }
-    if (has_baseline) take(baseline);
-    for (const SeedValue& seed : seeds) {
-      if (seed.length == length && drawn.contains(seed.arm_json) && Shows(view, data, seed, metric))
-        range.Take(*seed.value);
-    }
-    range = range.Padded(0.06);
-    const double left = kLeft + static_cast<double>(index % 2) * kStepX;
+    const Range& range = ranges[index];
+    const double left = left_margin + static_cast<double>(index % 2) * step_x;
     const double top = kTop + static_cast<double>(index / 2) * kStepY;
     ++index;
     Panel panel(&svg, left, top, kWidth, kHeight, x, {.low = range.low, .high = range.high});
@@ -394,7 +462,7 @@ Figure ByNumber(const View& view, const ViewData& data, const std::vector<SeedVa
       for (const auto& [value, arm] : groups[g].arms) {
         for (const SeedValue& seed : seeds) {
           if (seed.arm_json == arm && seed.length == length && Shows(view, data, seed, metric))
-            svg.Marker(0, panel.At(value, *seed.value), 1.5, style.colour, 0.3);
+            svg.Marker(0, Beside(panel.At(value, *seed.value)), 1.5, style.colour, 0.5);
         }
         const auto cell = data.cells.find({arm, length});
         if (cell != data.cells.end() && cell->second->has_mean()) marks.push_back(MarkOf(value, *cell->second));
@@ -402,7 +470,7 @@ Figure ByNumber(const View& view, const ViewData& data, const std::vector<SeedVa
       panel.Series(marks, style, false, false);
     }
   }
-  Footer(&svg, kLeft, footer_top, footer);
+  Footer(&svg, left_margin, footer_top, footer);
   return {NameOf(absl::StrCat("loss-by-", name), view), absl::StrCat(title, "; ", StatisticText(data), "."),
           svg.Finish(title, StatisticText(data))};
 }
@@ -415,7 +483,7 @@ std::vector<Figure> LossByLength(const std::vector<v1::ConfidenceRow>& rows, con
   for (const View& view : ViewsOf(rows, metric)) {
     const ViewData data = DataOf(rows, metric, view);
     if (data.lengths.size() < 2) continue;
-    const bool one = data.arms.size() <= kLineStyles;
+    const bool one = data.arms.size() <= kMostInOnePanel;
     figures.push_back((one ? OnePanelByLength : SmallMultiplesByLength)(view, data, seeds, metric, baseline_json));
   }
   return figures;

@@ -28,23 +28,29 @@ struct ForestRow {
 };
 
 std::string DrawForest(const std::vector<ForestRow>& rows, const std::string& title, const std::string& x_label,
-                       const std::vector<std::string>& footer) {
+                       std::vector<std::string> footer) {
   constexpr double kRow = 18, kTop = 44, kWidth = 330;
   double labels = 80, numbers = 60;
-  Range range;
-  range.Take(0);
+  std::vector<double> values;
   for (const ForestRow& row : rows) {
     labels = std::max(labels, Svg::TextWidth(row.label, row.heading ? 12 : 11));
     numbers = std::max(numbers, Svg::TextWidth(row.numbers, 10));
     for (const auto& value : {row.estimate, row.low, row.high, row.outer_low, row.outer_high}) {
-      if (value) range.Take(*value);
-    }
-    if (row.margin > 0) {
-      range.Take(row.margin);
-      range.Take(-row.margin);
+      if (value) values.push_back(*value);
     }
   }
+  int off = 0;
+  Range range = RobustRange(std::move(values), &off);
+  range.Take(0);
+  for (const ForestRow& row : rows) {
+    if (row.margin <= 0) continue;
+    range.Take(row.margin);
+    range.Take(-row.margin);
+  }
   range = range.Padded(0.06);
+  if (off > 0)
+    footer.push_back(
+        "what is beyond the axis ends at its edge with an open triangle; the numbers at the right are whole");
   const double left = labels + 24, height = kRow * static_cast<double>(rows.size()) + 10;
   const double footer_top = kTop + height + 54;
   Svg svg(left + kWidth + numbers + 34, footer_top + 14 * static_cast<double>(footer.size()) + 4);
@@ -72,7 +78,16 @@ std::string DrawForest(const std::vector<ForestRow>& rows, const std::string& ti
         svg.Line({x(end), y - 3}, {x(end), y + 3}, "#000000", 0.9);
     }
     if (row.low && row.high) svg.Line({x(*row.low), y}, {x(*row.high), y}, "#0072B2", 3);
-    if (row.estimate) svg.Marker(row.low ? 1 : 0, {x(*row.estimate), y}, 3.6, "#000000", 1, row.tooltip);
+    bool below = false, above = false;
+    for (const auto& value : {row.estimate, row.low, row.high, row.outer_low, row.outer_high}) {
+      below |= value && *value < range.low;
+      above |= value && *value > range.high;
+    }
+    if (below) svg.Triangle({{panel.left(), y}, {panel.left() + 7, y - 4}, {panel.left() + 7, y + 4}}, "#000000", "");
+    if (above)
+      svg.Triangle({{panel.right(), y}, {panel.right() - 7, y - 4}, {panel.right() - 7, y + 4}}, "#000000", "");
+    if (row.estimate && *row.estimate >= range.low && *row.estimate <= range.high)
+      svg.Marker(row.low ? 1 : 0, {x(*row.estimate), y}, 3.6, "#000000", 1, row.tooltip);
   }
   double y = footer_top;
   for (const std::string& line : footer) {

@@ -6,15 +6,53 @@ namespace {
 constexpr char kGrid[] = "#dddddd", kFrame[] = "#555555";
 constexpr double kTickSize = 10, kLabelSize = 11, kTitleSize = 12;
 
-}  // namespace
+double Median(std::vector<double>* values) {
+  const auto middle = values->begin() + static_cast<ptrdiff_t>(values->size() / 2);
+  std::nth_element(values->begin(), middle, values->end());
+  return *middle;
+}
 
-std::vector<Tick> Panel::RoundTicks(bool of_x, int count) const {
-  const Scale& scale = of_x ? x_ : y_;
-  const std::vector<double> values = LinearTicks(scale.low, scale.high, count);
+double Widest(const std::vector<Tick>& ticks) {
+  double widest = 0;
+  for (const Tick& tick : ticks) widest = std::max(widest, Svg::TextWidth(tick.text, kTickSize));
+  return widest;
+}
+
+std::vector<Tick> Round(double low, double high, int count) {
+  const std::vector<double> values = LinearTicks(low, high, count);
   const double step = values.size() > 1 ? values[1] - values[0] : 0;
   std::vector<Tick> ticks;
   for (const double value : values) ticks.push_back({value, TickText(value, step)});
   return ticks;
+}
+
+}  // namespace
+
+Range RobustRange(std::vector<double> values, int* off) {
+  *off = 0;
+  Range range;
+  std::erase_if(values, [](double value) { return !std::isfinite(value); });
+  if (values.empty()) return range;
+  const double median = Median(&values);
+  std::vector<double> distances;
+  for (const double value : values) distances.push_back(std::abs(value - median));
+  const double limit = std::max(20 * Median(&distances), 5 * std::abs(median));
+  for (const double value : values) {
+    if (limit > 0 && std::abs(value - median) > limit)
+      ++*off;
+    else
+      range.Take(value);
+  }
+  return range;
+}
+
+std::vector<Tick> Panel::RoundTicks(bool of_x, int count) const {
+  const Scale& scale = of_x ? x_ : y_;
+  return Round(scale.low, scale.high, count);
+}
+
+double Panel::LeftMargin(const Range& range, int count) {
+  return std::max(64.0, Widest(Round(range.low, range.high, count)) + 34);
 }
 
 void Panel::Axes(const std::vector<Tick>& x_ticks, const std::vector<Tick>& y_ticks, const std::string& x_label,
@@ -38,7 +76,8 @@ void Panel::Axes(const std::vector<Tick>& x_ticks, const std::vector<Tick>& y_ti
   svg_->Rectangle({left_, top_}, width_, height_, "none", kFrame);
   if (!x_label.empty()) svg_->Text({left_ + width_ / 2, bottom() + 33}, x_label, Svg::Anchor::kMiddle, kLabelSize);
   if (!y_label.empty())
-    svg_->Text({left_ - 46, top_ + height_ / 2}, y_label, Svg::Anchor::kMiddle, kLabelSize, false, -90);
+    svg_->Text({left_ - std::max(46.0, Widest(y_ticks) + 16), top_ + height_ / 2}, y_label, Svg::Anchor::kMiddle,
+               kLabelSize, false, -90);
   if (!title.empty()) svg_->Text({left_, top_ - 8}, title, Svg::Anchor::kStart, kTitleSize, true);
 }
 
@@ -58,6 +97,13 @@ void Panel::Series(const std::vector<Mark>& marks, const LineStyle& style, bool 
       const Svg::Point a = At(mark.x, *mark.low), b = At(mark.x, *mark.high);
       svg_->Line(a, b, style.colour, 1.1);
       for (const Svg::Point end : {a, b}) svg_->Line({end.x - 3, end.y}, {end.x + 3, end.y}, style.colour, 1.1);
+    }
+    if (mark.y < y_.low || mark.y > y_.high) {
+      const Svg::Point at = At(mark.x, mark.y);
+      const double tip = mark.y > y_.high ? -6 : 6;
+      svg_->Triangle({{at.x, at.y + tip}, {at.x + 5, at.y - tip / 2}, {at.x - 5, at.y - tip / 2}}, style.colour,
+                     mark.tooltip);
+      continue;
     }
     svg_->Marker(style.marker, At(mark.x, mark.y), thick ? 4 : 3.4, style.colour, 1, mark.tooltip);
   }

@@ -32,6 +32,10 @@ struct Range {
   }
 };
 
+// The range of values without those so far off that they would press all others into one line: over 20 times the median
+// distance from the median away, and over 5 times the median's size. `off`: how many those are.
+Range RobustRange(std::vector<double> values, int* off);
+
 struct Tick {
   double value = 0;
   std::string text;
@@ -52,14 +56,20 @@ class Panel {
             const std::string& y_label, const std::string& title);
   // Ticks at round values of a linear axis; of y unless `of_x`.
   std::vector<Tick> RoundTicks(bool of_x, int count) const;
+  // Room that labels of those ticks need at the left of a panel, with its y label where it has one.
+  static double LeftMargin(const Range& range, int count);
 
-  Svg::Point At(double x, double y) const { return {x_.At(x), y_.At(y)}; }
+  // What is beyond the axes lies at their edge.
+  Svg::Point At(double x, double y) const {
+    return {x_.At(std::clamp(x, x_.low, x_.high)), y_.At(std::clamp(y, y_.low, y_.high))};
+  }
   double left() const { return left_; }
   double right() const { return left_ + width_; }
   double top() const { return top_; }
   double bottom() const { return top_ + height_; }
 
-  // A mean with its interval and its line; points without an interval get a marker alone.
+  // A mean with its interval and its line; points without an interval get a marker alone, points beyond the axis an
+  // open triangle at its edge.
   struct Mark {
     double x = 0, y = 0;
     std::optional<double> low, high;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "cli/report/panel.h"
 #include "cli/report/svg.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -114,11 +115,64 @@ TEST(Figures, ManyArmsAreSmallMultiplesAndPGoesOnALogAxis) {
   EXPECT_TRUE(LossByNumber(Rows({3, 15}), {}, "loss_targets", kSoftmax).empty());
 }
 
+TEST(Figures, AnArmFarOffDoesNotPressTheOthersIntoOneLine) {
+  std::vector<v1::ConfidenceRow> rows = Rows({1, 2, 3, 5});
+  for (v1::ConfidenceRow& row : rows) {
+    if (row.arm_json() != Arm(5)) continue;
+    row.set_mean(1e13);
+    row.set_low(-3e13);
+    row.set_high(5e13);
+  }
+  for (const auto& figures :
+       {LossByLength(rows, {}, "loss_targets", kSoftmax), LossByNumber(rows, {}, "loss_targets", kSoftmax)}) {
+    ASSERT_EQ(figures.size(), 1u);
+    CheckSvg(figures[0].svg);
+    EXPECT_THAT(figures[0].svg, HasSubstr("6 values (means, ends of intervals, seeds) so far off lie at the edge"));
+    EXPECT_EQ(Count(figures[0].svg, "fill=\"#ffffff\" stroke"), 2);  // open triangles: two lengths
+    EXPECT_THAT(figures[0].svg, HasSubstr(">2.1</text>"));
+    EXPECT_THAT(figures[0].svg, Not(HasSubstr("0000000</text>")));
+  }
+  int off = 0;
+  // A loss that doubles is no outlier, however close the others are.
+  EXPECT_EQ(RobustRange({2.0, 2.001, 2.002, 2.001, 5.0}, &off).high, 5.0);
+  EXPECT_EQ(off, 0);
+  EXPECT_EQ(RobustRange({2.0, 2.0, 2.0, 1e9}, &off).high, 2.0);
+  EXPECT_EQ(off, 1);
+  EXPECT_TRUE(RobustRange({}, &off).empty);
+}
+
+TEST(Figures, TitlesOfSmallMultiplesTellTheirPanelsApart) {
+  std::vector<v1::ConfidenceRow> rows;
+  std::vector<std::string> titles;
+  for (const char* norm : {"none", "l2"}) {
+    for (const char* gate : {"no_gate", "headwise"}) {
+      for (const int p : {3, 15}) {
+        const std::string arm =
+            absl::StrCat("{\"attention.normalization_long_name\":\"something_in_common\",\"attention.p\":", p,
+                         ",\"attention.qk_norm\":\"", norm, "\",\"attention.xgate\":\"", gate, "\"}");
+        titles.push_back(absl::StrCat(">p=", p, " qk_norm=", norm, "</text>"));
+        for (const int64_t length : {128, 1024}) rows.push_back(Row(arm, length, 2 + p));
+      }
+    }
+  }
+  const auto figures = LossByLength(rows, {}, "loss_targets", rows[0].arm_json());
+  ASSERT_EQ(figures.size(), 1u);
+  CheckSvg(figures[0].svg);
+  for (const std::string& title : titles) EXPECT_EQ(Count(figures[0].svg, title), 2) << title;
+  EXPECT_EQ(Count(figures[0].svg, ">xgate=headwise</text>"), 4);
+  EXPECT_EQ(Count(figures[0].svg, ">xgate=no_gate (base)</text>"), 1);
+  EXPECT_THAT(figures[0].svg, HasSubstr("all arms: normalization_long_name=something_in_common"));
+}
+
 TEST(Figures, ScalesAndTicks) {
+  EXPECT_EQ(Panel::LeftMargin({0, 1, false}, 5), 64);
+  EXPECT_GE(Panel::LeftMargin({0, 1e9, false}, 5), 90);
+
   const Scale log{.low = 1, .high = 100, .from = 0, .to = 200, .log = true};
   EXPECT_DOUBLE_EQ(log.At(10), 100);
   EXPECT_EQ(LinearTicks(0, 1, 5), (std::vector<double>{0, 0.2, 0.4, 0.6000000000000001, 0.8, 1}));
   EXPECT_EQ(LinearTicks(3.21, 3.29, 4).size(), 4u);
+  EXPECT_GE(LinearTicks(2.12, 2.96, 4).size(), 2u);
   EXPECT_EQ(TickText(0.6000000000000001, 0.2), "0.6");
   EXPECT_EQ(TickText(-0.0, 0.5), "0.0");
   EXPECT_EQ(TickText(300, 100), "300");

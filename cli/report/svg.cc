@@ -77,7 +77,7 @@ std::vector<double> LinearTicks(double low, double high, int count) {
   }
   std::vector<double> ticks;
   for (double i = std::ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; ++i) ticks.push_back(i * step);
-  return ticks;
+  return ticks.size() < 2 && count < 32 ? LinearTicks(low, high, 2 * count) : ticks;
 }
 
 std::string TickText(double value, double step) {
@@ -155,6 +155,11 @@ void Svg::Marker(int shape, Point at, double radius, std::string_view colour, do
   } else {
     absl::StrAppend(&body_, "><title>", Escaped(tooltip), "</title></", tag, ">\n");
   }
+}
+
+void Svg::Triangle(const std::vector<Point>& corners, std::string_view colour, std::string_view tooltip) {
+  absl::StrAppend(&body_, "<polygon points=\"", Points(corners), "\" fill=\"#ffffff\"", Stroke(colour, 1.4, ""),
+                  "><title>", Escaped(tooltip), "</title></polygon>\n");
 }
 
 void Svg::Text(Point at, std::string_view text, Anchor anchor, double size, bool bold, double degrees) {

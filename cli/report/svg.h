@@ -49,6 +49,8 @@ class Svg {
   // 0 circle, 1 square, 2 triangle, 3 diamond, 4 triangle down, 5 plus, 6 cross, 7 ring. `tooltip` shows on hover.
   void Marker(int shape, Point at, double radius, std::string_view colour, double opacity = 1,
               std::string_view tooltip = "");
+  // Open, for what lies beyond an axis.
+  void Triangle(const std::vector<Point>& corners, std::string_view colour, std::string_view tooltip);
   void Text(Point at, std::string_view text, Anchor anchor = Anchor::kStart, double size = 11, bool bold = false,
             double degrees = 0);
   void Rectangle(Point corner, double width, double height, std::string_view fill, std::string_view stroke);
