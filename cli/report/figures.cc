@@ -278,7 +278,8 @@ Figure OnePanelByLength(const View& view, const ViewData& data, const std::vecto
     const LineStyle style = StyleOf(i);
     for (const SeedValue& seed : seeds) {
       if (seed.arm_json == data.arms[i] && Shows(view, data, seed, metric))
-        svg.Marker(0, Beside(panel.At(static_cast<double>(seed.length), *seed.value)), 1.6, style.colour, 0.5);
+        svg.Marker(style.marker, Beside(panel.At(static_cast<double>(seed.length), *seed.value)), 1.6, style.colour,
+                   0.5);
     }
     const std::vector<Panel::Mark> marks = MarksByLength(data, data.arms[i]);
     panel.Series(marks, style, data.arms[i] == baseline, true);
@@ -396,7 +397,7 @@ Figure ByNumber(const View& view, const ViewData& data, const std::vector<SeedVa
     for (const auto& [value, arm] : group.arms) values.insert(value);
   const bool log = *values.begin() > 0 && *values.rbegin() / *values.begin() >= 10;
   const double margin = log ? 1 : 0.04 * (*values.rbegin() - *values.begin());
-  const Scale x = log ? Scale{.low = *values.begin() / 1.12, .high = *values.rbegin() * 1.12, .log = true}
+  const Scale x = log ? Scale{.low = *values.begin() / 1.2, .high = *values.rbegin() * 1.2, .log = true}
                       : Scale{.low = *values.begin() - margin, .high = *values.rbegin() + margin};
   const auto rows = static_cast<double>((data.lengths.size() + 1) / 2);
   const double footer_top = kTop + rows * kStepY - 16;
