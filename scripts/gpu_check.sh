@@ -188,6 +188,8 @@ run() {
   check attention_float32 30 "$bin/golden_check" attention "$golden/attention.json" --backend cuda
   check attention_bf16 30 "$bin/golden_check" attention "$golden/attention.json" --backend cuda --precision bf16
   check modelled_bf16 60 "$bin/golden_check" bf16 1024 --backend cuda --precision bf16
+  check sizes_float32 30 "$bin/golden_check" device all --backend cuda
+  check sizes_bf16 30 "$bin/golden_check" device all --backend cuda --precision bf16
   check model_float32 30 "$bin/golden_check" model "$golden/model.json" --backend cuda
   check model_bf16 30 "$bin/golden_check" model "$golden/model.json" --backend cuda --precision bf16
   check resume_bits 60 bash "$self" resume_bits_entry
@@ -196,11 +198,18 @@ run() {
   # What no comparison of numbers finds.
   local sanitizer
   sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2> /dev/null)
-  local tool
+  local tool precision
   for tool in memcheck racecheck; do
     if [ -n "$sanitizer" ]; then
       check "$tool" 60 "$sanitizer" --tool "$tool" --error-exitcode 1 \
         "$bin/golden_check" model "$golden/model.json" --backend cuda
+      check "${tool}_model_bf16" 40 "$sanitizer" --tool "$tool" --error-exitcode 1 \
+        "$bin/golden_check" model "$golden/model.json" --backend cuda --precision bf16
+      # Kernels of every width, over several tiles.
+      for precision in fp32 bf16; do
+        check "${tool}_sizes_$precision" 20 "$sanitizer" --tool "$tool" --error-exitcode 1 \
+          "$bin/golden_check" device lssar --backend cuda --precision "$precision"
+      done
     else
       say SKIP "$tool" "no compute-sanitizer"
       skipped=$((skipped + 1))

@@ -80,6 +80,8 @@ class Buffers {
   std::vector<void*> all_;
 };
 
+}  // namespace
+
 std::vector<double> Rounded(const std::vector<double>& values) {
   std::vector<double> rounded;
   rounded.reserve(values.size());
@@ -106,60 +108,79 @@ double Norm(const std::vector<double>& values) {
   return std::sqrt(norm);
 }
 
-}  // namespace
-
-absl::StatusOr<AttentionRun> RunAttention(const GoldenAttentionCase& c, Backend* backend) {
-  const AttentionShape shape{1, c.T, 1, c.d, c.window};
-  const int64_t n = int64_t{c.T} * c.d;
+absl::StatusOr<HeadsRun> RunHeads(const HeadsInputs& in, Backend* backend) {
+  const AttentionShape& shape = in.shape;
+  const int64_t n = int64_t{shape.B} * shape.H * shape.T * shape.D;
   Buffers buffers(backend);
-  std::vector<double> packed(3 * n);
-  for (int t = 0; t < c.T; ++t) {
-    for (int i = 0; i < c.d; ++i) {
-      packed[(int64_t{t} * 3 + 0) * c.d + i] = c.q[int64_t{t} * c.d + i];
-      packed[(int64_t{t} * 3 + 1) * c.d + i] = c.k[int64_t{t} * c.d + i];
-      packed[(int64_t{t} * 3 + 2) * c.d + i] = c.v[int64_t{t} * c.d + i];
+  // place(from, row of tokens times heads' width, of one part, of three packed): every element in the layouts' order.
+  const auto for_elements = [&](const auto& place) {
+    int64_t from = 0;
+    for (int b = 0; b < shape.B; ++b) {
+      for (int h = 0; h < shape.H; ++h) {
+        for (int t = 0; t < shape.T; ++t) {
+          for (int i = 0; i < shape.D; ++i, ++from) {
+            const int64_t row = int64_t{b} * shape.T + t, column = int64_t{h} * shape.D + i,
+                          width = int64_t{shape.H} * shape.D;
+            place(from, row * width + column, row * 3 * width + column, width);
+          }
+        }
+      }
     }
-  }
+  };
+  std::vector<double> packed(3 * n), dout_rows(n);
+  for_elements([&](int64_t from, int64_t one, int64_t three, int64_t width) {
+    packed[three] = in.q[from], packed[three + width] = in.k[from], packed[three + 2 * width] = in.v[from];
+    dout_rows[one] = in.dout[from];
+  });
   ABLATE_ASSIGN_OR_RETURN(Element * qkv, buffers.MakeElements(packed));
-  ABLATE_ASSIGN_OR_RETURN(Element * dout, buffers.MakeElements(c.dout));
+  ABLATE_ASSIGN_OR_RETURN(Element * dout, buffers.MakeElements(dout_rows));
   std::vector<Element*> split;
   for (int i = 0; i < 7; ++i) {
     ABLATE_ASSIGN_OR_RETURN(Element * memory, buffers.MakeElements(n));
     split.push_back(memory);
   }
   Element *q = split[0], *k = split[1], *v = split[2], *out = split[3], *dq = split[4], *dk = split[5], *dv = split[6];
-  ABLATE_ASSIGN_OR_RETURN(float* q_norm, buffers.Make(c.T));
-  ABLATE_ASSIGN_OR_RETURN(float* k_norm, buffers.Make(c.T));
+  const int64_t rows = n / shape.D;
+  ABLATE_ASSIGN_OR_RETURN(float* q_norm, buffers.Make(rows));
+  ABLATE_ASSIGN_OR_RETURN(float* k_norm, buffers.Make(rows));
   ABLATE_ASSIGN_OR_RETURN(float* row_stats, buffers.Make(AttentionRowStatFloats(shape)));
   ABLATE_ASSIGN_OR_RETURN(Element * dqkv, buffers.MakeElements(3 * n));
   float *s = nullptr, *b = nullptr, *ds = nullptr, *db = nullptr;
-  if (c.spec.has_learned_scale()) {
-    ABLATE_ASSIGN_OR_RETURN(s, buffers.Make(std::vector<double>{c.learned_s}));
-    ABLATE_ASSIGN_OR_RETURN(ds, buffers.Make(1));
+  if (in.spec.has_learned_scale()) {
+    ABLATE_ASSIGN_OR_RETURN(s, buffers.Make(in.s));
+    ABLATE_ASSIGN_OR_RETURN(ds, buffers.Make(int64_t{shape.H}));
   }
-  if (c.spec.has_learned_bias()) {
-    ABLATE_ASSIGN_OR_RETURN(b, buffers.Make(std::vector<double>{c.learned_b}));
-    ABLATE_ASSIGN_OR_RETURN(db, buffers.Make(1));
+  if (in.spec.has_learned_bias()) {
+    ABLATE_ASSIGN_OR_RETURN(b, buffers.Make(in.b));
+    ABLATE_ASSIGN_OR_RETURN(db, buffers.Make(int64_t{shape.H}));
   }
-  backend->QkvForward(qkv, nullptr, nullptr, c.spec.qk_norm, q, k, v, q_norm, k_norm, shape);
-  backend->AttentionForward(c.spec, shape, q, k, v, s, b, out, row_stats);
-  backend->AttentionBackward(c.spec, shape, q, k, v, s, b, out, dout, row_stats, dq, dk, dv, ds, db);
-  backend->QkvBackward(dq, dk, dv, q, k, nullptr, nullptr, c.spec.qk_norm, q_norm, k_norm, dqkv, shape);
+  backend->QkvForward(qkv, nullptr, nullptr, in.spec.qk_norm, q, k, v, q_norm, k_norm, shape);
+  backend->AttentionForward(in.spec, shape, q, k, v, s, b, out, row_stats);
+  backend->AttentionBackward(in.spec, shape, q, k, v, s, b, out, dout, row_stats, dq, dk, dv, ds, db);
+  backend->QkvBackward(dq, dk, dv, q, k, nullptr, nullptr, in.spec.qk_norm, q_norm, k_norm, dqkv, shape);
   ABLATE_RETURN_IF_ERROR(backend->Synchronize());
 
-  AttentionRun run;
-  run.out = buffers.Host(out, n);
-  const Floats gradients = buffers.Host(dqkv, 3 * n);
-  Floats* const parts[3] = {&run.dq, &run.dk, &run.dv};
-  for (int t = 0; t < c.T; ++t) {
-    for (int part = 0; part < 3; ++part) {
-      const auto row = gradients.begin() + (int64_t{t} * 3 + part) * c.d;
-      parts[part]->insert(parts[part]->end(), row, row + c.d);
-    }
-  }
-  if (ds != nullptr) run.dlearned_s = buffers.Host(ds, 1)[0];
-  if (db != nullptr) run.dlearned_b = buffers.Host(db, 1)[0];
+  HeadsRun run;
+  const Floats out_rows = buffers.Host(out, n), gradients = buffers.Host(dqkv, 3 * n);
+  for (Floats* x : {&run.out, &run.dq, &run.dk, &run.dv}) x->resize(n);
+  for_elements([&](int64_t from, int64_t one, int64_t three, int64_t width) {
+    run.out[from] = out_rows[one];
+    run.dq[from] = gradients[three], run.dk[from] = gradients[three + width],
+    run.dv[from] = gradients[three + 2 * width];
+  });
+  if (ds != nullptr) run.dlearned_s = buffers.Host(ds, shape.H);
+  if (db != nullptr) run.dlearned_b = buffers.Host(db, shape.H);
   ABLATE_RETURN_IF_ERROR(backend->Synchronize());
+  return run;
+}
+
+absl::StatusOr<AttentionRun> RunAttention(const GoldenAttentionCase& c, Backend* backend) {
+  ABLATE_ASSIGN_OR_RETURN(
+      const HeadsRun heads,
+      RunHeads({c.spec, {1, c.T, 1, c.d, c.window}, c.q, c.k, c.v, c.dout, {c.learned_s}, {c.learned_b}}, backend));
+  AttentionRun run{heads.out, heads.dq, heads.dk, heads.dv};
+  if (!heads.dlearned_s.empty()) run.dlearned_s = heads.dlearned_s[0];
+  if (!heads.dlearned_b.empty()) run.dlearned_b = heads.dlearned_b[0];
   return run;
 }
 

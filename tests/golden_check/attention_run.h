@@ -14,6 +14,18 @@ struct AttentionRun {
   double dlearned_s = 0, dlearned_b = 0;
 };
 
+// Of B sequences and H heads: q, k, v, dout and their gradients [B,H,T,D], learned ones [H] (gradients empty where the
+// spec has none).
+struct HeadsInputs {
+  AttentionSpec spec;
+  AttentionShape shape;
+  std::vector<double> q, k, v, dout, s, b;
+};
+struct HeadsRun {
+  std::vector<float> out, dq, dk, dv, dlearned_s, dlearned_b;
+};
+absl::StatusOr<HeadsRun> RunHeads(const HeadsInputs& in, Backend* backend);
+
 // Of the case's inputs: the packed projection, l2 normalisation, attention, and back. Status: the backend's.
 absl::StatusOr<AttentionRun> RunAttention(const GoldenAttentionCase& c, Backend* backend);
 
@@ -30,6 +42,12 @@ Bf16Errors Bf16Bounds(const AttentionSpec& spec, double factor);
 // Against the double-precision reference on the case's inputs rounded to bf16: what the rounding of inputs does is
 // nobody's fault.
 Bf16Errors ErrorsInBf16(const GoldenAttentionCase& c, const AttentionRun& run);
+
+// Values to bf16 and back; |got - want| / max(|want|, least_norm), 1e300 when sizes differ or a value is not finite;
+// |x|.
+std::vector<double> Rounded(const std::vector<double>& values);
+double FrobeniusError(const std::vector<float>& got, const std::vector<double>& want, double least_norm);
+double Norm(const std::vector<double>& values);
 
 inline bool Within(const Bf16Errors& errors, const Bf16Errors& bounds) {
   return errors.out <= bounds.out && errors.dq <= bounds.dq && errors.dk <= bounds.dk && errors.dv <= bounds.dv;

@@ -35,6 +35,11 @@ absl::StatusOr<CheckOutcome> CheckModel(const std::string& path, Backend* backen
 // is none of bf16, or has no kernel for d.
 absl::StatusOr<CheckOutcome> CheckBf16(int T, int d, Backend* backend);
 
+// Every variant, or the one of that name, at D = 32 to 128 over several tiles, sequences and heads, with windows and
+// ALiBi, against the reference. Tolerances as CheckAttention's and CheckBf16's. InvalidArgument: no such variant, or no
+// kernel.
+absl::StatusOr<CheckOutcome> CheckDevice(const std::string& only, Backend* backend);
+
 // Worst |got - want| / max(floor, largest |want|); infinity when sizes differ or a value is not finite.
 template <typename GotVector, typename WantVector>
 double RelativeError(const GotVector& got, const WantVector& want, double floor) {

@@ -24,4 +24,5 @@ expect 2 "there is no backend \"nonsense\"" attention "$golden/attention.json" -
 expect 2 "leave --backend and --precision out" statistics "$golden/statistics.json" --backend nonsense
 expect 2 "leave --backend and --precision out" statistics "$golden/statistics.json" --backend cuda
 expect 2 "leave --backend and --precision out" statistics "$golden/statistics.json" --precision bf16
+expect 2 "expected all, or the name of a variant" device nonsense --backend cpu
 exit $((failures > 0))
