@@ -111,6 +111,8 @@ TEST(Markdown, NamesTheGroupInTheHeading) {
   report.records.columns = {"a|b"};
   report.records.rows = {{Cell::Text("c|d\ne")}};
   EXPECT_EQ(Print(report, OutputFormat::kMarkdown), "| a\\|b |\n| --- |\n| c\\|d\\ne |\n");
+  report.records.rows = {{Cell::Text("vector<int> a < b <0.001")}};
+  EXPECT_EQ(Print(report, OutputFormat::kMarkdown), "| a\\|b |\n| --- |\n| vector&lt;int> a < b <0.001 |\n");
 }
 
 TEST(Latex, EscapesAndSpans) {

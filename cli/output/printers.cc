@@ -1,6 +1,7 @@
 #include "cli/output/printers.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <set>
 
@@ -121,7 +122,21 @@ Sheet OnlyGroup(const Sheet& sheet, const std::string& group) {
   return part;
 }
 
-std::string MarkdownEscape(const std::string& text) { return absl::StrReplaceAll(OneLine(text), {{"|", "\\|"}}); }
+std::string MarkdownEscape(const std::string& text) {
+  // A `<` before a letter would begin a tag, and its text be gone.
+  std::string escaped;
+  const std::string line = OneLine(text);
+  for (size_t i = 0; i < line.size(); ++i) {
+    const char next = i + 1 < line.size() ? line[i + 1] : ' ';
+    if (line[i] == '|')
+      escaped += "\\|";
+    else if (line[i] == '<' && (std::isalpha(static_cast<unsigned char>(next)) != 0 || next == '/' || next == '!'))
+      escaped += "&lt;";
+    else
+      escaped += line[i];
+  }
+  return escaped;
+}
 
 }  // namespace
 

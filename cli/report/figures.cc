@@ -493,13 +493,25 @@ std::vector<Figure> LossByLength(const std::vector<v1::ConfidenceRow>& rows, con
 std::vector<Figure> LossByNumber(const std::vector<v1::ConfidenceRow>& rows, const std::vector<SeedValue>& seeds,
                                  const std::string& metric, const std::string& baseline_json) {
   std::vector<Figure> figures;
+  std::set<std::string> names;
   for (const View& view : ViewsOf(rows, metric)) {
     const ViewData data = DataOf(rows, metric, view);
     std::map<std::string, std::vector<NumberGroup>> by_axis;
     for (NumberGroup& group : NumberGroups(data.arms)) by_axis[group.axis].push_back(std::move(group));
     for (auto& [axis, groups] : by_axis) {
-      if (groups.size() >= kLineStyles) groups.resize(kLineStyles - 1);
-      figures.push_back(ByNumber(view, data, seeds, metric, baseline_json, axis, groups));
+      // A figure for each few lines: none is left out.
+      std::vector<std::vector<NumberGroup>> parts;
+      for (size_t i = 0; i < groups.size(); ++i) {
+        if (i % kMostInOnePanel == 0) parts.emplace_back();
+        parts.back().push_back(std::move(groups[i]));
+      }
+      for (const std::vector<NumberGroup>& part : parts) {
+        Figure figure = ByNumber(view, data, seeds, metric, baseline_json, axis, part);
+        // Several of one axis, or of two axes of the same last name.
+        const std::string name = figure.name;
+        for (int i = 2; !names.insert(figure.name).second; ++i) figure.name = absl::StrCat(name, "-", i);
+        figures.push_back(std::move(figure));
+      }
     }
   }
   return figures;

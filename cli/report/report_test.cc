@@ -141,6 +141,20 @@ TEST(Figures, AnArmFarOffDoesNotPressTheOthersIntoOneLine) {
   EXPECT_TRUE(RobustRange({}, &off).empty);
 }
 
+TEST(Figures, NoLineByANumberIsLeftOut) {
+  std::vector<v1::ConfidenceRow> rows;
+  for (int width = 1; width <= 8; ++width) {
+    for (const int p : {1, 3, 15}) {
+      const std::string arm = absl::StrCat("{\"attention.p\":", p, ",\"model.norm\":\"n", width, "\"}");
+      rows.push_back(Row(arm, 128, 2 + p));
+    }
+  }
+  const auto figures = LossByNumber(rows, {}, "loss_targets", kSoftmax);
+  ASSERT_EQ(figures.size(), 2u);
+  EXPECT_EQ(figures[1].name, "loss-by-p-selection-2");
+  EXPECT_EQ(Count(figures[0].svg, "; jobs job_") + Count(figures[1].svg, "; jobs job_"), 24);
+}
+
 TEST(Figures, TitlesOfSmallMultiplesTellTheirPanelsApart) {
   std::vector<v1::ConfidenceRow> rows;
   std::vector<std::string> titles;
