@@ -268,13 +268,17 @@ absl::StatusOr<ComparisonRow> MakeComparison(const SweepData& sweep, const ArmDa
     const auto a = of_arm.find(seed);
     const auto b = of_baseline.find(seed);
     const bool have_arm = a != of_arm.end(), have_baseline = b != of_baseline.end();
-    if ((have_arm && a->second.status == MeasurementStatus::kDiverged) ||
-        (have_baseline && b->second.status == MeasurementStatus::kDiverged)) {
+    const bool arm_diverged = have_arm && a->second.status == MeasurementStatus::kDiverged;
+    const bool baseline_diverged = have_baseline && b->second.status == MeasurementStatus::kDiverged;
+    if (arm_diverged || baseline_diverged) {
       row.diverged_seeds.push_back(seed);
+      if (arm_diverged) row.diverged_job_ids.push_back(a->second.job_id);
+      if (baseline_diverged) row.diverged_job_ids.push_back(b->second.job_id);
     } else if (!have_arm || !have_baseline || !a->second.value.has_value() || !b->second.value.has_value()) {
       row.missing_seeds.push_back(seed);
     } else {
       row.seeds.push_back(seed);
+      row.job_ids.insert(row.job_ids.end(), {a->second.job_id, b->second.job_id});
       arm_values.push_back(*a->second.value);
       baseline_values.push_back(*b->second.value);
     }
@@ -375,11 +379,20 @@ int DecimalsFor(double half_width, int significant) {
   return std::clamp(significant - 1 - exponent, 0, 12);
 }
 
+namespace {
+
+// Seventeen digits before the point say nothing.
+std::string Fixed(double value, int decimals) {
+  return std::abs(value) >= 1e6 ? absl::StrFormat("%.3g", value) : absl::StrFormat("%.*f", decimals, value);
+}
+
+}  // namespace
+
 std::string FormatMeanInterval(std::optional<double> mean, std::optional<double> low, std::optional<double> high,
                                int decimals) {
   if (!mean.has_value()) return "-";
-  if (!low.has_value() || !high.has_value()) return absl::StrFormat("%.*f", decimals, *mean);
-  return absl::StrFormat("%.*f ± %.*f", decimals, *mean, decimals, (*high - *low) / 2);
+  if (!low.has_value() || !high.has_value()) return Fixed(*mean, decimals);
+  return absl::StrCat(Fixed(*mean, decimals), " ± ", Fixed((*high - *low) / 2, decimals));
 }
 
 std::string FormatP(std::optional<double> p) {

@@ -28,9 +28,9 @@ enum class MeasurementStatus {
 // One metric value of one evaluation; at most one for each (sweep, arm, seed, metric, length, split, ntk, phase).
 // A diverged or missing run need not be spelled out: an empty `metric` stands for every metric of that
 // evaluation, and length_tokens = 0 with an empty `metric` for every evaluation of that (arm, seed), in `split`
-// only when one is given. It is filled in for the cells (metric, length, split, ntk) that the arm has in that phase, or,
-// where the arm has none, that its sweep has in it; a value that is there wins over it.
-// kOk without a value, or with one that is not finite, counts as kDiverged (SQLite stores NaN as NULL).
+// only when one is given. It is filled in for the cells (metric, length, split, ntk) that the arm has in that phase,
+// or, where the arm has none, that its sweep has in it; a value that is there wins over it. kOk without a value, or
+// with one that is not finite, counts as kDiverged (SQLite stores NaN as NULL).
 struct Measurement {
   std::string sweep;
   ArmValues arm;
@@ -113,14 +113,16 @@ struct ComparisonRow {
   std::string reason;  // why there is no interval or no p; empty when both are there
   std::string note;    // "survivors only: 1 of 3 pairs diverged (seed 2)", "incomplete: ..."; else empty
 
-  std::vector<int64_t> seeds;           // of the complete pairs, ascending
-  std::vector<int64_t> diverged_seeds;  // diverged in either arm
-  std::vector<int64_t> missing_seeds;   // one side missing, and neither diverged
+  std::vector<int64_t> seeds;        // of the complete pairs, ascending
+  std::vector<std::string> job_ids;  // job_ids[2 i] measured the arm at seeds[i], job_ids[2 i + 1] the baseline
+  std::vector<std::string> diverged_job_ids;  // that diverged, of either arm, by seed
+  std::vector<int64_t> diverged_seeds;        // diverged in either arm
+  std::vector<int64_t> missing_seeds;         // one side missing, and neither diverged
 };
 
 // Both tables: sweeps in the order of their first measurement; within one, arms in their order, then metric,
-// length, split, NTK off before on, phase. Apart from that order, the order of `measurements` changes no bit. What a row
-// says of its own arm (and, in a comparison, of its baseline) depends on no other arm; p_adjusted and family_size
+// length, split, NTK off before on, phase. Apart from that order, the order of `measurements` changes no bit. What a
+// row says of its own arm (and, in a comparison, of its baseline) depends on no other arm; p_adjusted and family_size
 // alone do.
 // A comparison has a row for every arm but the baseline, and every cell that the arm has, measured in the baseline or
 // not. InvalidArgument: two measurements with the same key (both jobs are named), a level outside (0, 1), values whose
@@ -135,7 +137,7 @@ absl::StatusOr<std::vector<ComparisonRow>> ComparisonTable(std::span<const Measu
 // Decimals that show `half_width` with `significant` digits, between 0 and 12: 0.0279 -> 4, 12.3 -> 1. A half-width
 // of zero or below, or not finite, gives 4.
 int DecimalsFor(double half_width, int significant = 3);
-// "3.2213 ± 0.0279"; without an interval the mean alone; "-" without a mean.
+// "3.2213 ± 0.0279"; without an interval the mean alone; "-" without a mean. From 1e6 on "3.38e+13".
 std::string FormatMeanInterval(std::optional<double> mean, std::optional<double> low, std::optional<double> high,
                                int decimals);
 // "0.0312", "<0.0001", "-" where there is none.

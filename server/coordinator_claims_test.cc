@@ -1,5 +1,6 @@
 // Sweeps with phases in the coordinator with its real store: from submission to verdicts, whoever dies in between; and
 // what is recorded on the way. The other side, that nothing sealed is seen, is coordinator_seal_test.cc.
+#include <set>
 #include <thread>
 
 #include "base/files.h"
@@ -73,10 +74,17 @@ TEST_F(ClaimsTest, ASealedSweepFromSubmissionToVerdicts) {
   request.add_metrics("loss_targets");
   const auto table = coordinator_->GetTable(request);
   ASSERT_TRUE(table.ok()) << table.status();
+  // The claims are about p = 7 (locked) at 8x, and p = 15 at 8x and 16x; about every other length none is.
+  const auto claimed_at = [](const std::string& arm) {
+    return arm.find(":7") != std::string::npos ? std::set<int64_t>{8 * 256} : std::set<int64_t>{8 * 256, 16 * 256};
+  };
   int confirmatory = 0;
   for (const v1::ConfidenceRow& row : table->rows()) {
-    EXPECT_EQ(row.standing(), row.phase() == v1::CONFIRMING ? "confirmatory" : "exploratory");
-    confirmatory += row.phase() == v1::CONFIRMING;
+    EXPECT_EQ(row.standing(), row.phase() != v1::CONFIRMING ? "exploratory"
+                              : claimed_at(row.arm_json()).contains(row.length())
+                                  ? "confirmatory"
+                                  : "exploratory: no claim is about it");
+    confirmatory += row.standing() == "confirmatory";
   }
   EXPECT_GT(confirmatory, 0);
   v1::CompareArmsRequest compare;
@@ -86,8 +94,12 @@ TEST_F(ClaimsTest, ASealedSweepFromSubmissionToVerdicts) {
   ASSERT_TRUE(comparison.ok()) << comparison.status();
   confirmatory = 0;
   for (const v1::ComparisonRow& row : comparison->rows()) {
-    EXPECT_EQ(row.standing(), row.phase() == v1::CONFIRMING ? "confirmatory" : "exploratory");
-    confirmatory += row.phase() == v1::CONFIRMING;
+    EXPECT_EQ(row.standing(), row.phase() != v1::CONFIRMING ? "exploratory"
+                              : claimed_at(row.arm_json()).contains(row.length())
+                                  ? "confirmatory"
+                                  : "exploratory: no claim is about it");
+    confirmatory += row.standing() == "confirmatory";
+    EXPECT_EQ(row.job_ids_size(), 2 * row.seeds_size());
   }
   EXPECT_GT(confirmatory, 0);
 }

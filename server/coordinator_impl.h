@@ -192,7 +192,13 @@ class CoordinatorImpl final : public Coordinator {
   v1::WorkerInfo MakeWorker(const Scheduler::Worker& worker) const ABLATE_REQUIRES(mutex_);
 
   // ---- coordinator_results.cc ----
-  absl::StatusOr<StoredTable> LoadTable(const std::string& sweep);
+  struct LoadedTable {
+    SweepRow row = 0;
+    StoredTable table;
+    SweepFile file;
+    StoredClaims stored;
+  };
+  absl::StatusOr<LoadedTable> LoadTable(const std::string& sweep) ABLATE_EXCLUDES(mutex_);
 
   // ---- coordinator_link.cc ----
   struct LinkChange {

@@ -8,10 +8,12 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "experiments/axes.h"
+#include "experiments/claims/claimed.h"
 #include "experiments/claims/effects.h"
 #include "experiments/claims/spread.h"
 #include "experiments/metrics.h"
 #include "experiments/plan.h"
+#include "experiments/plan_claims.h"
 #include "experiments/table.h"
 #include "server/coordinator_impl.h"
 #include "server/store/user_query.h"
@@ -29,24 +31,58 @@ TableOptions MakeOptions(const TableInput& input, const google::protobuf::Repeat
   return options;
 }
 
-// What the values of a cell count as: confirmatory where every one does, else the reason of one that does not.
-using Cell = std::tuple<ArmValues, v1::Phase, std::string, int64_t, bool>;
-std::map<Cell, std::string> Standings(const StoredTable& table, const TableInput& input) {
-  std::map<Cell, std::string> standings;
-  for (const StoredMeasurement& stored : table.measurements) {
-    if (stored.split == "train") continue;
-    const std::string own = stored.standing.empty() ? "exploratory" : stored.standing;
-    const auto [place, added] =
-        standings.emplace(Cell(input.arms[stored.arm], stored.phase, stored.split, stored.length, stored.ntk), own);
-    if (!added && place->second == "confirmatory") place->second = own;
+// What the values of a cell count as: confirmatory where every one does, else the reason of one that does not. In the
+// confirming phase also only where a claim is about it.
+class Standings {
+ public:
+  Standings(const StoredTable& table, ClaimedCells claimed) : claimed_(std::move(claimed)) {
+    for (const StoredMeasurement& stored : table.measurements) {
+      if (stored.split == "train") continue;
+      const std::string own = stored.standing.empty() ? "exploratory" : stored.standing;
+      const auto [place, added] =
+          cells_.emplace(Cell(table.arms[stored.arm], stored.phase, stored.split, stored.length, stored.ntk), own);
+      if (!added && place->second == "confirmatory") place->second = own;
+    }
   }
-  return standings;
-}
 
-std::string StandingOf(const std::map<Cell, std::string>& standings, const ArmValues& arm, v1::Phase phase,
-                       const std::string& split, int64_t length, bool ntk) {
-  const auto found = standings.find(Cell(arm, phase, split, length, ntk));
-  return found == standings.end() ? "exploratory" : found->second;
+  template <typename Row>
+  std::string OfNumber(const Row& row, const std::string& metric) const {
+    return Claimed(OfCell(row.arm_json(), row), row.phase(),
+                   claimed_.HasNumber(row.arm_json(), metric, row.length(), row.ntk()));
+  }
+  // A difference is as good as the worse of its sides.
+  std::string OfDifference(const v1::ComparisonRow& row) const {
+    std::string standing = OfCell(row.arm_json(), row);
+    if (standing == "confirmatory") standing = OfCell(row.baseline_json(), row);
+    return Claimed(standing, row.phase(),
+                   claimed_.HasDifference(row.arm_json(), row.baseline_json(), row.metric(), row.length(), row.ntk()));
+  }
+
+ private:
+  using Cell = std::tuple<std::string, v1::Phase, std::string, int64_t, bool>;
+
+  template <typename Row>
+  std::string OfCell(const std::string& arm_json, const Row& row) const {
+    const auto found = cells_.find(Cell(arm_json, row.phase(), row.split(), row.length(), row.ntk()));
+    return found == cells_.end() ? "exploratory" : found->second;
+  }
+  static std::string Claimed(const std::string& standing, v1::Phase phase, bool claimed) {
+    const bool better = standing.rfind("exploratory", 0) != 0;
+    return phase == v1::CONFIRMING && better && !claimed ? kNotClaimed : standing;
+  }
+
+  const ClaimedCells claimed_;
+  std::map<Cell, std::string> cells_;
+};
+
+absl::StatusOr<Standings> StandingsOf(const StoredTable& table, const SweepFile& file, const StoredClaims& stored) {
+  if (file.spec.claims().empty()) return Standings(table, ClaimedCells());
+  ABLATE_ASSIGN_OR_RETURN(const Plan plan, MakePlan(file.spec, {}, TuningResultsOf(stored.tuning)));
+  // While learning rates are sought, nothing confirms anything.
+  if (!plan.complete) return Standings(table, ClaimedCells());
+  ABLATE_ASSIGN_OR_RETURN(ClaimedCells claimed,
+                          ClaimedCells::Make(file.spec, plan, stored.lock.has_value() ? stored.lock->arm_json() : ""));
+  return Standings(table, std::move(claimed));
 }
 
 // InvalidArgument: a metric that is neither known nor recorded.
@@ -83,7 +119,7 @@ absl::StatusOr<int> BaselineArm(const StoredTable& table, const std::string& wan
 
 }  // namespace
 
-absl::StatusOr<StoredTable> CoordinatorImpl::LoadTable(const std::string& sweep) {
+absl::StatusOr<CoordinatorImpl::LoadedTable> CoordinatorImpl::LoadTable(const std::string& sweep) {
   SweepRow row = 0;
   std::optional<Change> last;
   {
@@ -92,22 +128,26 @@ absl::StatusOr<StoredTable> CoordinatorImpl::LoadTable(const std::string& sweep)
     last = last_change_;
   }
   ABLATE_RETURN_IF_ERROR(Settle(last));
-  StoredTable table;
+  LoadedTable loaded{.row = row};
   ABLATE_RETURN_IF_ERROR(store_->Read([&](Connection& db) -> absl::Status {
-    ABLATE_ASSIGN_OR_RETURN(table, ReadTable(db, row));
+    ABLATE_ASSIGN_OR_RETURN(loaded.table, ReadTable(db, row));
+    ABLATE_ASSIGN_OR_RETURN(loaded.file, ReadSweepFile(db, row));
+    ABLATE_ASSIGN_OR_RETURN(loaded.stored, ReadClaims(db, row));
     return absl::OkStatus();
   }));
-  return table;
+  return loaded;
 }
 
 absl::StatusOr<v1::GetTableResponse> CoordinatorImpl::GetTable(const v1::GetTableRequest& request) {
-  ABLATE_ASSIGN_OR_RETURN(const StoredTable table, LoadTable(request.sweep()));
+  ABLATE_ASSIGN_OR_RETURN(const LoadedTable loaded, LoadTable(request.sweep()));
+  const StoredTable& table = loaded.table;
   ABLATE_RETURN_IF_ERROR(CheckMetrics(table, request.metrics()));
   const TableInput input = MakeTableInput(table);
-  const std::map<Cell, std::string> standings = Standings(table, input);
+  ABLATE_ASSIGN_OR_RETURN(const Standings standings, StandingsOf(table, loaded.file, loaded.stored));
   ABLATE_ASSIGN_OR_RETURN(const std::vector<ConfidenceRow> rows,
                           ConfidenceTable(input.measurements, MakeOptions(input, request.metrics(), request.level())));
   v1::GetTableResponse response;
+  response.set_phases(HasPhases(loaded.file.spec));
   for (const ConfidenceRow& row : rows) {
     v1::ConfidenceRow* message = response.add_rows();
     message->set_sweep(row.sweep);
@@ -130,20 +170,22 @@ absl::StatusOr<v1::GetTableResponse> CoordinatorImpl::GetTable(const v1::GetTabl
     for (const std::string& job : row.job_ids) message->add_job_ids(job);
     for (const std::string& job : row.diverged_job_ids) message->add_diverged_job_ids(job);
     message->set_phase(row.phase);
-    message->set_standing(StandingOf(standings, row.arm, row.phase, row.split, row.length_tokens, row.ntk));
+    message->set_standing(standings.OfNumber(*message, row.metric));
   }
   return response;
 }
 
 absl::StatusOr<v1::CompareArmsResponse> CoordinatorImpl::CompareArms(const v1::CompareArmsRequest& request) {
-  ABLATE_ASSIGN_OR_RETURN(const StoredTable table, LoadTable(request.sweep()));
+  ABLATE_ASSIGN_OR_RETURN(const LoadedTable loaded, LoadTable(request.sweep()));
+  const StoredTable& table = loaded.table;
   ABLATE_RETURN_IF_ERROR(CheckMetrics(table, request.metrics()));
   ABLATE_ASSIGN_OR_RETURN(const int baseline, BaselineArm(table, request.baseline_arm_json()));
   const TableInput input = MakeTableInput(table);
-  const std::map<Cell, std::string> standings = Standings(table, input);
+  ABLATE_ASSIGN_OR_RETURN(const Standings standings, StandingsOf(table, loaded.file, loaded.stored));
   TableOptions options = MakeOptions(input, request.metrics(), request.level());
   options.baseline = input.arms[baseline];
   v1::CompareArmsResponse response;
+  response.set_phases(HasPhases(loaded.file.spec));
   ABLATE_ASSIGN_OR_RETURN(const std::vector<ComparisonRow> rows, ComparisonTable(input.measurements, options));
   for (const ComparisonRow& row : rows) {
     v1::ComparisonRow* message = response.add_rows();
@@ -169,12 +211,9 @@ absl::StatusOr<v1::CompareArmsResponse> CoordinatorImpl::CompareArms(const v1::C
     for (int64_t seed : row.diverged_seeds) message->add_diverged_seeds(seed);
     for (int64_t seed : row.missing_seeds) message->add_missing_seeds(seed);
     message->set_phase(row.phase);
-    // A difference is as good as the worse of its sides.
-    std::string standing = StandingOf(standings, row.arm, row.phase, row.split, row.length_tokens, row.ntk);
-    if (standing == "confirmatory") {
-      standing = StandingOf(standings, row.baseline, row.phase, row.split, row.length_tokens, row.ntk);
-    }
-    message->set_standing(standing);
+    for (const std::string& job : row.job_ids) message->add_job_ids(job);
+    for (const std::string& job : row.diverged_job_ids) message->add_diverged_job_ids(job);
+    message->set_standing(standings.OfDifference(*message));
   }
   return response;
 }
@@ -182,8 +221,6 @@ absl::StatusOr<v1::CompareArmsResponse> CoordinatorImpl::CompareArms(const v1::C
 absl::StatusOr<v1::GetEffectsResponse> CoordinatorImpl::GetEffects(const v1::GetEffectsRequest& request) {
   ABLATE_ASSIGN_OR_RETURN(const std::shared_ptr<Loaded> loaded, LoadSweep(request.sweep()));
   ABLATE_RETURN_IF_ERROR(CheckMetrics(loaded->table, request.metrics()));
-  // Most sweeps are no factorial, and a report asks of every sweep.
-  if (request.factors().empty() && loaded->file.spec.factorial().factors().empty()) return v1::GetEffectsResponse();
   const std::vector<std::string> factors(request.factors().begin(), request.factors().end());
   const std::vector<std::string> metrics(request.metrics().begin(), request.metrics().end());
   const TableInput input = MakeTableInput(loaded->table);
@@ -191,40 +228,45 @@ absl::StatusOr<v1::GetEffectsResponse> CoordinatorImpl::GetEffects(const v1::Get
       std::vector<v1::EffectRow> rows,
       FactorialEffects(loaded->file.spec, loaded->plan, factors, metrics, request.level(), input.measurements));
   v1::GetEffectsResponse response;
+  response.set_phases(HasPhases(loaded->file.spec));
   for (v1::EffectRow& row : rows) *response.add_rows() = std::move(row);
   return response;
 }
 
 absl::StatusOr<v1::GetSpreadResponse> CoordinatorImpl::GetSpread(const v1::GetSpreadRequest& request) {
-  SweepRow row = 0;
-  std::optional<Change> last;
-  {
-    MutexLock lock(&mutex_);
-    ABLATE_ASSIGN_OR_RETURN(row, FindSweepRow(request.sweep()));
-    last = last_change_;
-  }
-  ABLATE_RETURN_IF_ERROR(Settle(last));
-  StoredTable table;
+  ABLATE_ASSIGN_OR_RETURN(const LoadedTable loaded, LoadTable(request.sweep()));
+  const StoredTable& table = loaded.table;
+  ABLATE_ASSIGN_OR_RETURN(const Standings standings, StandingsOf(table, loaded.file, loaded.stored));
   std::vector<StoredDocuments> stored;
   ABLATE_RETURN_IF_ERROR(store_->Read([&](Connection& db) -> absl::Status {
-    ABLATE_ASSIGN_OR_RETURN(table, ReadTable(db, row));
-    ABLATE_ASSIGN_OR_RETURN(stored, ReadDocuments(db, row));
+    ABLATE_ASSIGN_OR_RETURN(stored, ReadDocuments(db, loaded.row));
     return absl::OkStatus();
   }));
+  // Every metric of an evaluation is of one job.
+  std::map<std::tuple<int, int64_t, v1::Phase, int64_t, std::string, bool>, std::string> job_of;
+  for (const StoredMeasurement& one : table.measurements) {
+    job_of[{one.arm, one.seed, one.phase, one.length, one.split, one.ntk}] = one.job_id;
+  }
   std::vector<DocumentMeasurement> measurements;
   for (StoredDocuments& one : stored) {
     if (one.phase == v1::TUNING) continue;
+    const std::string& job = job_of[{one.arm, one.seed, one.phase, one.length, one.split, one.ntk}];
     measurements.push_back({.arm_json = table.arms[one.arm],
                             .seed = one.seed,
                             .length_tokens = one.length,
                             .split = std::move(one.split),
                             .ntk = one.ntk,
                             .phase = one.phase,
+                            .job_id = job,
                             .documents = std::move(one.documents)});
   }
   ABLATE_ASSIGN_OR_RETURN(std::vector<v1::SpreadRow> rows, SpreadRows(measurements, request.level()));
   v1::GetSpreadResponse response;
-  for (v1::SpreadRow& made : rows) *response.add_rows() = std::move(made);
+  response.set_phases(HasPhases(loaded.file.spec));
+  for (v1::SpreadRow& made : rows) {
+    made.set_standing(standings.OfNumber(made, "loss_targets"));
+    *response.add_rows() = std::move(made);
+  }
   return response;
 }
 

@@ -276,6 +276,10 @@ v1::Sweep CoordinatorImpl::MakeSweep(SweepRow row) const {
   message.set_sealed(sweep.record.sealed && sweep.record.state != v1::SWEEP_CANCELLED);
   if (scheduler_->AwaitsDecision(row) || message.state() == v1::SWEEP_FAILED) {
     message.set_waiting_for(sweep.record.waiting_for);
+    // Decided, and to no effect: only another lock, a retry, or the like changes that.
+    const auto decided = decided_version_.find(row);
+    message.set_needs_person(scheduler_->AwaitsDecision(row) && !sweep.record.waiting_for.empty() &&
+                             decided != decided_version_.end() && decided->second == sweep.version);
   }
   // A sum of many small changes: what rounding leaves when nothing runs is not shown.
   message.set_tokens_per_second(sweep.counts.running() == 0 ? 0 : std::max(0.0, sweep.tokens_per_second));

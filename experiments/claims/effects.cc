@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "experiments/claims/claimed.h"
 #include "experiments/claims/measured.h"
 #include "experiments/factorial_design.h"
 #include "experiments/statistics.h"
@@ -159,6 +160,7 @@ absl::StatusOr<std::vector<v1::EffectRow>> FactorialEffects(const v1::SweepSpec&
       row.set_split(place.cell.split);
       row.set_ntk(place.cell.ntk);
       row.set_phase(place.phase);
+      row.set_standing(place.phase == v1::CONFIRMING ? kNotClaimed : "exploratory");
       row.set_level(level);
       row.set_family_size(static_cast<int32_t>(effects.size()));
       row.set_n(static_cast<int32_t>(complete.size()));

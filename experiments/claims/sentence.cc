@@ -46,7 +46,7 @@ std::string Numbers(const v1::ClaimRow& row, const ClaimTest& test, const Said& 
   if (row.has_p_adjusted()) {
     const std::string p = FormatP(row.p_adjusted());
     absl::StrAppend(&text, ", Holm p ", p[0] == '<' ? "" : "= ", p,
-                    row.p_adjusted() < row.alpha() ? ", below " : ", not below ", ShortestDouble(row.alpha()));
+                    row.p_adjusted() < row.alpha() ? ", below " : ", not below ", absl::StrFormat("%.4g", row.alpha()));
   }
   return text;
 }

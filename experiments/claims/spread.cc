@@ -48,11 +48,13 @@ absl::StatusOr<std::vector<v1::SpreadRow>> SpreadRows(std::span<const DocumentMe
         std::max_element(count.begin(), count.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
     std::vector<ScoredDocuments> seeds;
     std::vector<int64_t> apart;
+    std::vector<std::string> jobs;
     for (const auto* m : group) {
       if (DocumentsOf(*m) != most->first) {
         apart.push_back(m->seed);
         continue;
       }
+      jobs.push_back(m->job_id);
       ScoredDocuments& seed = seeds.emplace_back();
       for (const v1::DocumentLoss& loss : m->documents) {
         if (loss.targets() <= 0) continue;
@@ -67,6 +69,7 @@ absl::StatusOr<std::vector<v1::SpreadRow>> SpreadRows(std::span<const DocumentMe
     row.set_ntk(std::get<3>(place));
     row.set_phase(std::get<4>(place));
     row.set_level(level);
+    for (const std::string& job : jobs) row.add_job_ids(job);
     std::vector<std::string> notes;
     if (most->first.empty()) {
       notes.push_back("no losses by document");

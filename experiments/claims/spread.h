@@ -22,6 +22,7 @@ struct DocumentMeasurement {
   std::string split;
   bool ntk = false;
   v1::Phase phase = v1::PLAIN;
+  std::string job_id;
   std::vector<v1::DocumentLoss> documents;
 };
 
