@@ -1,6 +1,8 @@
 #include "cli/claim_tables.h"
 
+#include <map>
 #include <optional>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -8,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/strings.h"
 #include "cli/result_tables.h"
+#include "experiments/axes.h"
 #include "experiments/table.h"
 
 namespace ablate {
@@ -29,7 +32,33 @@ std::string WithInterval(bool has, double value, bool has_interval, double low, 
   return absl::StrCat(text, absl::StrFormat(" [%.*f, %.*f]", decimals, low, decimals, high));
 }
 
+std::string PhaseName(v1::Phase phase) {
+  const std::string text = PhaseText(phase);
+  return text.empty() ? "plain" : text;
+}
+
+// ", confirming (exploratory: no claim is about it)"; "" for a sweep without phases.
+std::string MarkText(bool phases, v1::Phase phase, const std::string& standing) {
+  const std::string name = PhaseText(phase);
+  if (!phases && name.empty()) return "";
+  return absl::StrCat(name.empty() ? "" : ", ", name, " (", standing, ")");
+}
+
+std::string WithoutNumbers(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c < '0' || c > '9') {
+      out += c;
+    } else if (out.empty() || out.back() != '#') {
+      out += '#';
+    }
+  }
+  return out;
+}
+
 std::string LevelText(double level) { return absl::StrCat(ShortestDouble(level * 100), " %"); }
+
+std::string ConfigurationLabel(const v1::Configuration& config) { return ArmLabel(ToJson(config)); }
 
 std::string KindText(const v1::ClaimSpec& claim) {
   switch (claim.kind()) {
@@ -66,21 +95,49 @@ Sheet ClaimSheet(const v1::GetClaimsResponse& response) {
                      LengthText(claim.length()), claim.ntk() ? ", NTK" : "");
     std::string p = FormatP(row.has_p() ? std::optional<double>(row.p()) : std::nullopt);
     if (row.has_p_adjusted()) absl::StrAppend(&p, " (", FormatP(row.p_adjusted()), ")");
-    sheet.rows.push_back({claim.name(), KindText(claim), row.arm_json().empty() ? "selected" : ArmLabel(row.arm_json()),
-                          ArmLabel(row.baseline_json()), claim.metric(), length, absl::StrCat(row.n()),
+    sheet.rows.push_back({claim.name(), KindText(claim),
+                          row.arm_json().empty() ? claim.selected_arm() ? "selected" : ConfigurationLabel(claim.arm())
+                                                 : ArmLabel(row.arm_json()),
+                          !row.baseline_json().empty()         ? ArmLabel(row.baseline_json())
+                          : claim.against().settings().empty() ? "baseline"
+                                                               : ConfigurationLabel(claim.against()),
+                          claim.metric(), length, absl::StrCat(row.n()),
                           WithInterval(row.has_estimate(), row.estimate(), row.has_low(), row.low(), row.high()), p,
                           VerdictText(row.verdict()), row.standing()});
   }
+  std::map<std::string, int> said;  // by how many claims: what every one says is said once
+  for (const v1::ClaimRow& row : response.claims()) {
+    for (const std::string& note : row.notes()) ++said[note];
+  }
+  const auto shared = [&](const std::string& note) {
+    return response.claims_size() > 1 && said[note] == response.claims_size();
+  };
   for (const v1::ClaimRow& row : response.claims()) {
     if (!row.sentence().empty()) sheet.footer.push_back(absl::StrCat(row.claim().name(), ": ", row.sentence()));
-    for (const std::string& note : row.notes()) sheet.footer.push_back(absl::StrCat(row.claim().name(), ": ", note));
+    for (const std::string& note : row.notes()) {
+      if (!shared(note)) sheet.footer.push_back(absl::StrCat(row.claim().name(), ": ", note));
+    }
     if (row.has_smallest_detectable()) {
       std::string line = absl::StrCat(row.claim().name(), ": smallest detectable difference ",
                                       absl::StrFormat("%.3g", row.smallest_detectable()), " (power 80 %)");
-      if (row.has_seeds_to_decide())
-        absl::StrAppend(&line, "; ", row.seeds_to_decide(), " seeds would decide the declared effect of ",
-                        ShortestDouble(row.claim().smallest_effect()));
+      if (row.has_seeds_to_decide()) {
+        const v1::ClaimSpec& claim = row.claim();
+        absl::StrAppend(&line, "; ", row.seeds_to_decide(), " seeds would ",
+                        claim.kind() == v1::EQUIVALENT
+                            ? absl::StrCat("show it within the margin of ", ShortestDouble(claim.margin()),
+                                           ", if there is no difference at all")
+                            : absl::StrCat("decide the declared effect of ", ShortestDouble(claim.smallest_effect())));
+        const int least = claim.main() ? 8 : 5;
+        if (row.seeds_to_decide() < least)
+          absl::StrAppend(&line, "; at least ", least, " are needed by the rule for a ", claim.main() ? "main " : "",
+                          "claim");
+      }
       sheet.footer.push_back(line);
+    }
+  }
+  if (response.claims_size() > 1) {
+    for (const std::string& note : response.claims(0).notes()) {
+      if (shared(note)) sheet.footer.push_back(absl::StrCat("every claim: ", note));
     }
   }
   if (!response.waiting_for().empty()) sheet.footer.push_back(absl::StrCat("waits for: ", response.waiting_for()));
@@ -91,7 +148,10 @@ Sheet ClaimSheet(const v1::GetClaimsResponse& response) {
 
 Sheet LockSheet(const v1::Lock& lock) {
   Sheet sheet{.title = "selection", .columns = {{.title = "what"}, {.title = "arm"}}};
-  sheet.rows.push_back({lock.by_hand() ? "locked by hand" : "locked by the rule", ArmLabel(lock.arm_json())});
+  sheet.rows.push_back(lock.arm_json().empty()
+                           ? std::vector<std::string>{"nothing is selected", "the claims name their arms"}
+                           : std::vector<std::string>{lock.by_hand() ? "locked by hand" : "locked by the rule",
+                                                      ArmLabel(lock.arm_json())});
   if (!lock.rule_arm_json().empty()) sheet.rows.push_back({"the rule picks", ArmLabel(lock.rule_arm_json())});
   if (!lock.short_rule_arm_json().empty())
     sheet.rows.push_back(
@@ -248,20 +308,33 @@ Report ClaimsReport(const v1::GetClaimsResponse& response) {
 
 Report EffectsReport(const v1::GetEffectsResponse& response) {
   Report report;
-  report.records.columns = {"factors", "levels",     "metric",      "length", "ntk",  "split",
-                            "n",       "effect",     "sd",          "low",    "high", "p",
-                            "level",   "p_adjusted", "family_size", "seeds",  "jobs", "note"};
+  report.records.columns = {"factors",     "levels", "metric", "length", "ntk",   "split",   "n",
+                            "effect",      "sd",     "low",    "high",   "p",     "level",   "p_adjusted",
+                            "family_size", "seeds",  "jobs",   "note",   "phase", "standing"};
   for (const v1::EffectRow& row : response.rows()) {
-    report.records.rows.push_back({List(row.factors()), List(row.levels()), Cell::Text(row.metric()),
-                                   Cell::Integer(row.length()), Cell::Flag(row.ntk()), Cell::Text(row.split()),
-                                   Cell::Integer(row.n()), OptionalNumber(row.has_effect(), row.effect()),
-                                   OptionalNumber(row.has_sd(), row.sd()), OptionalNumber(row.has_low(), row.low()),
-                                   OptionalNumber(row.has_high(), row.high()), OptionalNumber(row.has_p(), row.p()),
-                                   Cell::Number(row.level()), OptionalNumber(row.has_p_adjusted(), row.p_adjusted()),
-                                   Cell::Integer(row.family_size()), List(row.seeds()), List(row.job_ids()),
-                                   Cell::Text(row.note())});
-    const std::string title = absl::StrCat("effects on ", row.metric(), ", length ", row.length(), ", ", row.split(),
-                                           " split, NTK ", row.ntk() ? "on" : "off");
+    report.records.rows.push_back({List(row.factors()),
+                                   List(row.levels()),
+                                   Cell::Text(row.metric()),
+                                   Cell::Integer(row.length()),
+                                   Cell::Flag(row.ntk()),
+                                   Cell::Text(row.split()),
+                                   Cell::Integer(row.n()),
+                                   OptionalNumber(row.has_effect(), row.effect()),
+                                   OptionalNumber(row.has_sd(), row.sd()),
+                                   OptionalNumber(row.has_low(), row.low()),
+                                   OptionalNumber(row.has_high(), row.high()),
+                                   OptionalNumber(row.has_p(), row.p()),
+                                   Cell::Number(row.level()),
+                                   OptionalNumber(row.has_p_adjusted(), row.p_adjusted()),
+                                   Cell::Integer(row.family_size()),
+                                   List(row.seeds()),
+                                   List(row.job_ids()),
+                                   Cell::Text(row.note()),
+                                   Cell::Text(PhaseName(row.phase())),
+                                   Cell::Text(row.standing())});
+    const std::string title =
+        absl::StrCat("effects on ", row.metric(), ", length ", row.length(), ", ", row.split(), " split, NTK ",
+                     row.ntk() ? "on" : "off", MarkText(response.phases(), row.phase(), row.standing()));
     if (report.sheets.empty() || report.sheets.back().title != title) {
       report.sheets.push_back(
           {.title = title,
@@ -289,8 +362,8 @@ Report EffectsReport(const v1::GetEffectsResponse& response) {
 
 Report SpreadReport(const v1::GetSpreadResponse& response) {
   Report report;
-  report.records.columns = {"arm",      "length",       "ntk", "split", "seeds", "documents", "mean",
-                            "sd_seeds", "sd_documents", "low", "high",  "level", "note"};
+  report.records.columns = {"arm",          "length", "ntk",  "split", "seeds", "documents", "mean",     "sd_seeds",
+                            "sd_documents", "low",    "high", "level", "note",  "phase",     "standing", "jobs"};
   Sheet sheet{.title = "loss_targets: spread over seeds and over documents",
               .columns = {{.title = "arm"},
                           {.title = "length", .right = true},
@@ -301,6 +374,8 @@ Report SpreadReport(const v1::GetSpreadResponse& response) {
                           {.title = "mean, two-way bootstrap", .right = true},
                           {.title = "sd by seed", .right = true},
                           {.title = "sd by document", .right = true}}};
+  if (response.phases()) sheet.columns.push_back({.title = "standing"});
+  std::map<std::string, std::vector<std::string>> notes;  // text -> places
   const auto short_number = [](bool has, double value) {
     return has ? absl::StrFormat("%.4f", value) : std::string("-");
   };
@@ -310,14 +385,27 @@ Report SpreadReport(const v1::GetSpreadResponse& response) {
          Cell::Integer(row.seeds()), Cell::Integer(row.documents()), OptionalNumber(row.has_mean(), row.mean()),
          OptionalNumber(row.has_sd_seeds(), row.sd_seeds()), OptionalNumber(row.has_sd_documents(), row.sd_documents()),
          OptionalNumber(row.has_low(), row.low()), OptionalNumber(row.has_high(), row.high()),
-         Cell::Number(row.level()), Cell::Text(row.note())});
+         Cell::Number(row.level()), Cell::Text(row.note()), Cell::Text(PhaseName(row.phase())),
+         Cell::Text(row.standing()), List(row.job_ids())});
     sheet.rows.push_back({ArmLabel(row.arm_json()), absl::StrCat(row.length()), row.split(), row.ntk() ? "on" : "off",
                           absl::StrCat(row.seeds()), absl::StrCat(row.documents()),
                           WithInterval(row.has_mean(), row.mean(), row.has_low(), row.low(), row.high()),
                           short_number(row.has_sd_seeds(), row.sd_seeds()),
                           short_number(row.has_sd_documents(), row.sd_documents())});
-    if (!row.note().empty())
-      sheet.footer.push_back(absl::StrCat(ArmLabel(row.arm_json()), ", length ", row.length(), ": ", row.note()));
+    if (response.phases()) {
+      const std::string phase = PhaseText(row.phase());
+      sheet.rows.back().push_back(absl::StrCat(phase, phase.empty() ? "" : ": ", row.standing()));
+    }
+    // Of one note the numbers differ from row to row: it is said once, with those of its first row.
+    if (!row.note().empty()) {
+      notes[WithoutNumbers(row.note())].push_back(
+          absl::StrCat(ArmLabel(row.arm_json()), ", length ", row.length(), ": ", row.note()));
+    }
+  }
+  for (const auto& [text, lines] : notes) {
+    sheet.footer.push_back(lines.size() == 1 ? lines.front()
+                                             : absl::StrCat(lines.front(), " (and the like of ", lines.size() - 1,
+                                                            " other rows: see -o json)"));
   }
   if (!sheet.rows.empty()) report.sheets.push_back(std::move(sheet));
   return report;

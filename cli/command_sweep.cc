@@ -32,6 +32,7 @@ absl::StatusOr<int> FollowAndReport(const Invocation& invocation, bool show) {
     return absl::DeadlineExceededError(absl::StrCat(sweep.status().message(), "; it goes on"));
   ABLATE_RETURN_IF_ERROR(sweep.status());
   Emit(invocation, SweepReport({*sweep}));
+  if (!sweep->waiting_for().empty()) Say(absl::StrCat("it waits for: ", sweep->waiting_for()));
   if (sweep->jobs().failed() > 0) {
     SayFailures(&connection->client(), *sweep, WhereFlags(invocation));
     Say(absl::StrCat("new jobs for them: ablate sweep retry ", sweep->name(), WhereFlags(invocation)));
@@ -168,6 +169,7 @@ absl::StatusOr<int> RunSweepPlan(const Invocation& invocation) {
                     ",\"unused_evaluations\":", work.unused_evaluations(), "}");
   }
   for (const std::string& note : summary.notes()) sheet.footer.push_back(note);
+  if (input.data_found) sheet.footer.push_back(absl::StrCat("plan ", summary.plan_sha256()));
   report.records.rows.push_back(
       {Cell::Text(summary.name()), Cell::Integer(summary.arms_size()), Cell::Integer(summary.seeds()),
        Cell::Integer(summary.points()), Cell::Integer(summary.stages()), Cell::Integer(summary.evaluations()),

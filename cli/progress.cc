@@ -38,6 +38,7 @@ std::string ProgressLine(const v1::Sweep& sweep, std::optional<double> seconds_l
   if (sweep.steps_total() > 0) absl::StrAppend(&line, " | step ", sweep.steps_done(), "/", sweep.steps_total());
   if (sweep.tokens_per_second() > 0) absl::StrAppend(&line, " | ", Thousands(sweep.tokens_per_second()), " tokens/s");
   if (seconds_left) absl::StrAppend(&line, " | ", HumanSeconds(*seconds_left), " left");
+  if (!sweep.waiting_for().empty()) absl::StrAppend(&line, " | waits for: ", sweep.waiting_for());
   const int room = width - static_cast<int>(DisplayWidth(sweep.name()) + line.size()) - 6;
   std::string bar;
   if (room >= 10) {

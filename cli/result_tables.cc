@@ -54,27 +54,34 @@ std::string PhaseName(v1::Phase phase) {
 struct Block {
   std::string sweep, metric, split;
   v1::Phase phase = v1::PLAIN;  // tables of different phases are never mixed
-  std::set<std::string> standings;
+  bool marked = false;          // the sweep has phases: what a number counts as is said of each
+  std::map<std::string, std::map<std::string, std::vector<std::string>>> standings;  // standing -> arm -> places
   std::vector<std::string> arms;
   std::set<std::pair<bool, int64_t>> columns;  // (ntk, length): NTK off first, lengths ascending
   std::map<std::tuple<std::string, bool, int64_t>, std::string> cells;
   std::set<int64_t> counts;  // every n seen
   std::set<std::string> methods, levels;
   std::vector<double> half_widths;
-  int decimals = 4;  // of every cell, by the median half-width: a column is read at a glance only if its points line up
+  double half_width = 0;  // the median
+  int decimals = 4;       // by it: a column is read at a glance only if its points line up
   std::vector<Note> notes;
   int64_t diverged = 0;
 };
 
 template <typename Rows>
-std::vector<Block> MakeBlocks(const Rows& rows) {
+std::vector<Block> MakeBlocks(const Rows& rows, bool phases) {
   std::vector<Block> blocks;
   for (const auto& row : rows) {
     auto block = std::find_if(blocks.begin(), blocks.end(), [&](const Block& b) {
       return b.sweep == row.sweep() && b.metric == row.metric() && b.split == row.split() && b.phase == row.phase();
     });
     if (block == blocks.end()) {
-      blocks.push_back({.sweep = row.sweep(), .metric = row.metric(), .split = row.split(), .phase = row.phase()});
+      const bool phase = row.phase() != v1::PLAIN && row.phase() != v1::PHASE_UNSPECIFIED;
+      blocks.push_back({.sweep = row.sweep(),
+                        .metric = row.metric(),
+                        .split = row.split(),
+                        .phase = row.phase(),
+                        .marked = phases || phase});
       block = blocks.end() - 1;
     }
     if (std::find(block->arms.begin(), block->arms.end(), row.arm_json()) == block->arms.end()) {
@@ -82,7 +89,7 @@ std::vector<Block> MakeBlocks(const Rows& rows) {
     }
     block->columns.insert({row.ntk(), row.length()});
     block->counts.insert(row.n());
-    block->standings.insert(row.standing());
+    block->standings[row.standing()][row.arm_json()].push_back(absl::StrCat(row.length(), row.ntk() ? " NTK" : ""));
     block->levels.insert(LevelText(row.level()));
     if (!row.method().empty()) block->methods.insert(MethodText(row.method()));
     if (row.has_low() && row.has_high()) block->half_widths.push_back((row.high() - row.low()) / 2);
@@ -91,6 +98,7 @@ std::vector<Block> MakeBlocks(const Rows& rows) {
     if (block.half_widths.empty()) continue;
     const auto median = block.half_widths.begin() + block.half_widths.size() / 2;
     std::nth_element(block.half_widths.begin(), median, block.half_widths.end());
+    block.half_width = *median;
     block.decimals = DecimalsFor(*median);
   }
   // The metrics that people come for go first.
@@ -104,8 +112,10 @@ Sheet SheetOfBlock(const Block& block, const std::string& title) {
   sheet.title =
       absl::StrCat(block.sweep, ": ", title, block.split.empty() ? "" : absl::StrCat(", ", block.split, " split"));
   // A sweep without phases has nothing to tell apart.
-  if (block.phase != v1::PLAIN && block.phase != v1::PHASE_UNSPECIFIED) {
-    absl::StrAppend(&sheet.title, ", ", PhaseText(block.phase), " (", absl::StrJoin(block.standings, "; "), ")");
+  if (block.marked) {
+    const std::string phase = PhaseText(block.phase);
+    absl::StrAppend(&sheet.title, phase.empty() ? "" : ", ", phase, " (",
+                    block.standings.size() == 1 ? block.standings.begin()->first : "standing by cell: see below", ")");
   }
   sheet.columns.push_back({.title = "arm"});
   for (const auto& [ntk, length] : block.columns) {
@@ -125,6 +135,15 @@ Sheet SheetOfBlock(const Block& block, const std::string& title) {
     sheet.rows.push_back(std::move(row));
   }
   return sheet;
+}
+
+// A row of another size than the block's median has decimals of its own: with one arm far off, the others would be
+// "0.0 ± 0.0".
+int DecimalsOf(const Block& block, bool has, double low, double high) {
+  const double half_width = has ? (high - low) / 2 : 0;
+  if (half_width <= 0 || block.half_width <= 0) return block.decimals;
+  const double ratio = half_width / block.half_width;
+  return ratio > 100 || ratio < 0.01 ? DecimalsFor(half_width) : block.decimals;
 }
 
 std::string CountText(const Block& block, const char* what) {
@@ -149,6 +168,17 @@ void AddNotes(const Block& block, Sheet* sheet) {
   for (const auto& [ntk, length] : block.columns) {
     if (!ntk && length > 0 && block.columns.count({true, length}) == 0 && block.columns.rbegin()->first)
       once.push_back(absl::StrCat(length));
+  }
+  if (block.marked && block.standings.size() > 1) {
+    for (const auto& [standing, arms] : block.standings) {
+      sheet->footer.push_back(absl::StrCat(standing, " are:"));
+      for (const std::string& arm : block.arms) {
+        const auto places = arms.find(arm);
+        if (places != arms.end()) {
+          sheet->footer.push_back(absl::StrCat("  ", ArmLabel(arm), ", length ", absl::StrJoin(places->second, ", ")));
+        }
+      }
+    }
   }
   if (!once.empty())
     sheet->footer.push_back(
@@ -209,7 +239,7 @@ Report TableReport(const v1::GetTableResponse& response) {
       "sweep",   "arm",  "metric",        "length", "ntk",    "split",   "n",        "mean",
       "sd",      "low",  "high",          "level",  "method", "seeds",   "diverged", "diverged_seeds",
       "missing", "jobs", "diverged_jobs", "note",   "phase",  "standing"};
-  std::vector<Block> blocks = MakeBlocks(response.rows());
+  std::vector<Block> blocks = MakeBlocks(response.rows(), response.phases());
   for (const v1::ConfidenceRow& row : response.rows()) {
     report.records.rows.push_back({Cell::Text(row.sweep()),
                                    Cell::Json(row.arm_json()),
@@ -239,7 +269,8 @@ Report TableReport(const v1::GetTableResponse& response) {
     });
     using Row = v1::ConfidenceRow;
     std::string text = FormatMeanInterval(Opt(row, &Row::has_mean, &Row::mean), Opt(row, &Row::has_low, &Row::low),
-                                          Opt(row, &Row::has_high, &Row::high), block.decimals);
+                                          Opt(row, &Row::has_high, &Row::high),
+                                          DecimalsOf(block, row.has_low(), row.low(), row.high()));
     std::vector<std::string> extra;
     if (row.n() > 0 && row.n() != *block.counts.rbegin()) extra.push_back(absl::StrCat("n=", row.n()));
     if (row.diverged_seeds_size() > 0) {
@@ -268,10 +299,11 @@ Report TableReport(const v1::GetTableResponse& response) {
 Report ComparisonReport(const v1::CompareArmsResponse& response) {
   Report report;
   report.records.columns = {
-      "sweep",      "arm",   "baseline", "metric",         "length",  "ntk",        "split",       "n",
-      "difference", "sd",    "low",      "high",           "p",       "p_adjusted", "family_size", "level",
-      "method",     "seeds", "diverged", "diverged_seeds", "missing", "note",       "phase",       "standing"};
-  std::vector<Block> blocks = MakeBlocks(response.rows());
+      "sweep",      "arm",          "baseline", "metric",         "length",  "ntk",        "split",       "n",
+      "difference", "sd",           "low",      "high",           "p",       "p_adjusted", "family_size", "level",
+      "method",     "seeds",        "diverged", "diverged_seeds", "missing", "note",       "phase",       "standing",
+      "jobs",       "diverged_jobs"};
+  std::vector<Block> blocks = MakeBlocks(response.rows(), response.phases());
   std::map<const Block*, std::set<std::string>> baselines;
   std::map<const Block*, std::set<int64_t>> families;
   for (const v1::ComparisonRow& row : response.rows()) {
@@ -298,7 +330,9 @@ Report ComparisonReport(const v1::CompareArmsResponse& response) {
                                    Seeds(row.missing_seeds()),
                                    Cell::Text(row.note()),
                                    Cell::Text(PhaseName(row.phase())),
-                                   Cell::Text(row.standing())});
+                                   Cell::Text(row.standing()),
+                                   Jobs(row.job_ids()),
+                                   Jobs(row.diverged_job_ids())});
 
     Block& block = *std::find_if(blocks.begin(), blocks.end(), [&](const Block& b) {
       return b.sweep == row.sweep() && b.metric == row.metric() && b.split == row.split() && b.phase == row.phase();
@@ -306,9 +340,9 @@ Report ComparisonReport(const v1::CompareArmsResponse& response) {
     baselines[&block].insert(ArmLabel(row.baseline_json()));
     families[&block].insert(row.family_size());
     using Row = v1::ComparisonRow;
-    std::string text =
-        FormatMeanInterval(Opt(row, &Row::has_difference, &Row::difference), Opt(row, &Row::has_low, &Row::low),
-                           Opt(row, &Row::has_high, &Row::high), block.decimals);
+    std::string text = FormatMeanInterval(Opt(row, &Row::has_difference, &Row::difference),
+                                          Opt(row, &Row::has_low, &Row::low), Opt(row, &Row::has_high, &Row::high),
+                                          DecimalsOf(block, row.has_low(), row.low(), row.high()));
     std::vector<std::string> extra;
     if (row.has_p()) extra.push_back(absl::StrCat("p ", FormatP(row.p())));
     if (row.has_p_adjusted()) extra.push_back(absl::StrCat("Holm ", FormatP(row.p_adjusted())));

@@ -112,6 +112,10 @@ absl::StatusOr<v1::Sweep> FollowSweep(Client* client, const std::string& sweep, 
       if (state.sweep) return *state.sweep;
       return absl::InternalError("the coordinator ended the watch without a word");
     }
+    if (state.sweep && state.sweep->needs_person() && !state.away) {
+      if (progress != nullptr) progress->Clear();
+      return *state.sweep;
+    }
     if (tick) {
       const absl::Status status = tick(state.sweep.value_or(v1::Sweep()));
       if (!status.ok()) {

@@ -15,7 +15,7 @@
 
 namespace ablate {
 
-// The sweep as it ended. `progress` may be null. `tick` is called about five times a second on this thread with the
+// The sweep as it ended, or as it stands where nothing goes on until a person acts (needs_person). `progress` may be null. `tick` is called about five times a second on this thread with the
 // sweep as last heard of (empty before that); a status of it that is not OK ends the wait and is returned. A
 // coordinator that goes away while we watch gets 60 s to come back. DeadlineExceeded: `timeout_seconds` passed.
 // Unavailable, NotFound: as the coordinator says.
