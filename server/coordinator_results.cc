@@ -221,6 +221,8 @@ absl::StatusOr<v1::CompareArmsResponse> CoordinatorImpl::CompareArms(const v1::C
 absl::StatusOr<v1::GetEffectsResponse> CoordinatorImpl::GetEffects(const v1::GetEffectsRequest& request) {
   ABLATE_ASSIGN_OR_RETURN(const std::shared_ptr<Loaded> loaded, LoadSweep(request.sweep()));
   ABLATE_RETURN_IF_ERROR(CheckMetrics(loaded->table, request.metrics()));
+  // Most sweeps are no factorial, and a report asks of every sweep.
+  if (request.factors().empty() && loaded->file.spec.factorial().factors().empty()) return v1::GetEffectsResponse();
   const std::vector<std::string> factors(request.factors().begin(), request.factors().end());
   const std::vector<std::string> metrics(request.metrics().begin(), request.metrics().end());
   const TableInput input = MakeTableInput(loaded->table);
