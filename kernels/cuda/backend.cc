@@ -216,7 +216,7 @@ class CudaBackend : public Backend {
   void AttentionForward(const AttentionSpec& spec, const AttentionShape& shape, const Element* q, const Element* k,
                         const Element* v, const float* learned_s, const float* learned_b, Element* out,
                         float* row_stats) override {
-    Trace("AttentionForward", shape, q, k, v, learned_s, learned_b, out, row_stats);
+    Trace("AttentionForward", spec, shape, q, k, v, learned_s, learned_b, out, row_stats);
     Typed([&](auto t) {
       cuda::AttentionForward(stream_, spec, shape, t.As(q), t.As(k), t.As(v), learned_s, learned_b, t.As(out),
                              row_stats, results_->counts);
@@ -227,7 +227,7 @@ class CudaBackend : public Backend {
                          const Element* v, const float* learned_s, const float* learned_b, const Element* out,
                          const Element* dout, const float* row_stats, Element* dq, Element* dk, Element* dv,
                          float* dlearned_s, float* dlearned_b) override {
-    Trace("AttentionBackward", shape, q, k, v, learned_s, learned_b, out, dout, row_stats, dq, dk, dv, dlearned_s,
+    Trace("AttentionBackward", spec, shape, q, k, v, learned_s, learned_b, out, dout, row_stats, dq, dk, dv, dlearned_s,
           dlearned_b);
     void* scratch = Scratch(AttentionBackwardWorkspaceBytes(shape));
     if (scratch == nullptr) return;
@@ -326,6 +326,11 @@ class CudaBackend : public Backend {
   void MixValue(const T& value) {
     if constexpr (std::is_same_v<T, AttentionShape>) {
       for (const int part : {value.B, value.T, value.H, value.D, value.window}) Mix(static_cast<uint64_t>(part));
+    } else if constexpr (std::is_same_v<T, AttentionSpec>) {
+      MixValue(value.qk_norm), MixValue(value.scale), MixValue(value.scale_constant), MixValue(value.activation);
+      MixValue(value.normalisation), MixValue(value.logit_bias), MixValue(value.train_length);
+      MixValue(value.sharpen_p.value_or(0)), MixValue(value.sharpen_offset), MixValue(value.offset_free_rows);
+      MixValue(value.alibi), MixValue(value.scale_clamp), MixValue(value.sharpen_clamp);
     } else if constexpr (std::is_pointer_v<T>) {
       Mix(reinterpret_cast<uintptr_t>(value));
     } else if constexpr (std::is_floating_point_v<T>) {
@@ -379,14 +384,9 @@ int64_t CudaBackend::WorkspaceBytes(const AttentionShape& shape, int /*V*/, bool
 absl::Status CudaBackend::CheckHeadDim(int D) const {
   const bool is_bf16 = options_.precision == Precision::kBf16;
   if (is_bf16 ? SupportsHeadDim<bf16>(D) : SupportsHeadDim<float>(D)) return absl::OkStatus();
-  std::vector<std::string> known;
-  for (int d = 1; d <= 256; ++d) {
-    if (is_bf16 ? SupportsHeadDim<bf16>(d) : SupportsHeadDim<float>(d)) known.push_back(std::to_string(d));
-  }
-  std::string list;
-  for (const std::string& d : known) absl::StrAppend(&list, list.empty() ? "" : ", ", d);
-  return absl::InvalidArgumentError(absl::StrCat("attention on CUDA in ", is_bf16 ? "bf16" : "float32",
-                                                 " has no kernel for heads of dimension ", D, "; it takes ", list));
+  return absl::InvalidArgumentError(absl::StrCat("attention on CUDA in ", is_bf16 ? "bf16" : "fp32",
+                                                 " has no kernel for heads of dimension ", D,
+                                                 "; it takes multiples of ", is_bf16 ? 8 : 4, " up to 128"));
 }
 
 // Grown in the plain run that comes before a recording, so never inside one.
@@ -413,7 +413,7 @@ void CudaBackend::Repeat(int64_t key, const std::function<void()>& work) {
   weights_.Refresh();
   Recording& recording = recordings_[key];
   if (recording.graph != nullptr) {
-    GPU_OK(cudaGraphLaunch(recording.graph, stream_));
+    NoteLaunch(cudaGraphLaunch(recording.graph, stream_), {"(of a recorded pass)", __FILE__, __LINE__});
     for (const void* memory : recording.written) weights_.Written(memory);
     return;
   }
@@ -437,8 +437,9 @@ bool CudaBackend::Record(Recording* recording, const std::function<void()>& work
   if (first_.ok()) first_ = StatusOf(TakeFailure());
   if (!first_.ok()) return false;
   if (cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal) != cudaSuccess) {
-    cudaGetLastError();
-    can_record_ = false;  // the emulator
+    can_record_ = false;
+    LOG(WARNING) << "a training pass cannot be recorded as a CUDA graph and runs without, more slowly: "
+                 << cudaGetErrorString(cudaGetLastError());
     return false;
   }
   recording->written.clear();
@@ -459,7 +460,7 @@ bool CudaBackend::Record(Recording* recording, const std::function<void()>& work
   }
   recording->graph = executable;
   ++graphs_;
-  GPU_OK(cudaGraphLaunch(recording->graph, stream_));
+  NoteLaunch(cudaGraphLaunch(recording->graph, stream_), {"(of a recorded pass)", __FILE__, __LINE__});
   return true;
 }
 

@@ -72,7 +72,7 @@ TEST(CudaBackendTest, NamesItself) {
   EXPECT_TRUE(backend->CheckHeadDim(64).ok());
   const absl::Status refused = backend->CheckHeadDim(1000);
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("64"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("multiples of"));
 }
 
 TEST(CudaBackendTest, GivesAlignedZeroedMemoryWithinItsLimit) {
@@ -279,7 +279,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, RepeatDeathTest, testing::Values(Precision:
 TEST_P(RepeatDeathTest, WhatTheWorkMustNotDoIsRefused) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto backend = Make(GetParam());
-  Element* x = Activations(*backend, Floats(8));
+  Element *x = Activations(*backend, Floats(8)), *y = Activations(*backend, Floats(8));
   int32_t host = 0;
   EXPECT_DEATH(backend->Repeat(1, [&] { backend->CopyToHost(&host, x, 4); }), "CopyToHost inside the work of Repeat");
   EXPECT_DEATH(backend->Repeat(1, [&] { backend->CopyToDevice(x, &host, 4); }), "inside the work of Repeat");
@@ -288,6 +288,12 @@ TEST_P(RepeatDeathTest, WhatTheWorkMustNotDoIsRefused) {
   EXPECT_DEATH(backend->Repeat(1, [&] { (void)backend->Synchronize(); }), "Synchronize");
   backend->Repeat(1, [&] { backend->Add(x, x, x, 8); });
   EXPECT_DEATH(backend->Repeat(1, [&] { backend->Add(x, x, x, 7); }), "other work for the same key");
+  // The member of the family is part of the work.
+  AttentionSpec spec;
+  const auto attend = [&] { backend->AttentionForward(spec, {1, 1, 1, 8}, x, x, x, nullptr, nullptr, y, nullptr); };
+  backend->Repeat(2, attend);
+  spec.activation = Activation::kSoftplus;
+  EXPECT_DEATH(backend->Repeat(2, attend), "other work for the same key");
 }
 
 // --- products and weights ---

@@ -35,9 +35,11 @@ bool BlasOk(cublasStatus_t status, const std::string& what, const char* file, in
 #define BLAS_OK(call) BlasOk((call), #call, __FILE__, __LINE__)
 
 // Bytes that the address is a multiple of, 256 at most: what algorithms ask for.
+// No more than Allocate promises: the algorithm must not hang on where memory happened to lie.
 uint32_t AlignmentOf(const void* pointer) {
+  constexpr uint32_t kMost = 64;
   const auto address = reinterpret_cast<uintptr_t>(pointer);
-  return address == 0 ? 256 : static_cast<uint32_t>(std::min<uintptr_t>(address & ~(address - 1), 256));
+  return address == 0 ? kMost : static_cast<uint32_t>(std::min<uintptr_t>(address & ~(address - 1), kMost));
 }
 
 // One product: stored shapes, and the algorithm chosen for it.

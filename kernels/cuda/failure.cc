@@ -1,3 +1,5 @@
+// The first failure since it was last taken, with the place in the source that it belongs to. Must not know the
+// backend. Thread rule: one thread at a time drives the device, as gpu.h says.
 #include <cstring>
 #include <string>
 #include <string_view>

@@ -1,3 +1,5 @@
+// Matrix products by a kernel of our own: what cublas_gemm.cc falls back to, and what the emulated backend multiplies
+// with. Must not know cuBLAS. Thread rule: as gemm.h.
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/ops/gemm_kernel.h"
 

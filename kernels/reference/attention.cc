@@ -44,6 +44,20 @@ double PhiSlope(Activation activation, double s) {
   return 0;
 }
 
+// Whether phi(s) = e^s (1 + O(e^s)) far below zero.
+bool HasExpTail(Activation activation) {
+  switch (activation) {
+    case Activation::kSoftplus:
+    case Activation::kSigmoid:
+      return true;
+    case Activation::kExp:
+    case Activation::kRelu:
+    case Activation::kReluSquared:
+      return false;
+  }
+  return false;
+}
+
 // c_i and its derivatives by s and b.
 struct Scale {
   double c, by_s, by_b;
@@ -130,7 +144,7 @@ AttentionResult Attention(const AttentionSpec& spec, int T, int D, int window, c
   const double* q = q_unit.data();
   const double* k = k_unit.data();
   const bool l1 = spec.normalisation == Normalisation::kL1;
-  const bool has_tail = spec.activation == Activation::kSoftplus || spec.activation == Activation::kSigmoid;
+  const bool has_tail = HasExpTail(spec.activation);
 
   AttentionResult result;
   result.out.assign(size, 0);

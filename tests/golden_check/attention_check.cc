@@ -1,3 +1,5 @@
+// golden_check attention: the reference and a backend against golden attention cases of one head. Must not know how a
+// backend is made, nor exit. Thread rule: one thread.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -1,3 +1,5 @@
+// golden_check model: the reference and a backend against golden losses and gradients of small models. Must not know
+// how a backend is made, nor exit. Thread rule: one thread.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -136,12 +136,13 @@ TEST(AttentionBf16, OddShapes) {
 }
 
 TEST(AttentionBf16, Windows) {
-  int index = 0;
   for (const AttentionVariant& variant : AttentionVariants()) {
     for (int window : {1, 2, 7, 16, 17, 63, 64, 65, 100, 149, 200}) {
-      if (++index % 2 == 0) continue;
       const int D = window % 2 == 0 ? 32 : 96;
-      Compare(variant.name, variant.spec, {.B = 1, .T = 150, .H = 1, .D = D, .window = window}, 200 + window);
+      // In rows of one key G - D vanishes, and what is left is the rounding of the output.
+      const Exactness exactness{.floor = window == 1 ? 1.0 : 1e-2};
+      Compare(variant.name, variant.spec, {.B = 1, .T = 150, .H = 1, .D = D, .window = window}, 200 + window, 1,
+              exactness);
       if (::testing::Test::HasFailure()) return;
     }
   }

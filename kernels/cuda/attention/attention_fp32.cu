@@ -1,3 +1,5 @@
+// Attention in float, as attention.h has it: the arguments' checks, and the launches of kernels_fp32.h one after
+// another. Must not know tiles. Thread rule: as attention.h.
 #include "glog/logging.h"
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/kernels_fp32.h"
