@@ -87,6 +87,13 @@ class Report(ClusterTest):
                 self.assertEqual({len(row) for row in rows}, {len(rows[0])}, name)
         return files, text
 
+    def drain(self, cluster):
+        """Ends the workers, while their coordinator is there to say goodbye to."""
+        for worker in cluster.workers.values():
+            worker.terminate()
+            worker.wait()
+        cluster.workers.clear()
+
     def remake(self, cluster, sweep, files, text):
         """Runs the commands of the report, which must give the same numbers."""
         folder = os.path.join(cluster.dir, "remake-" + sweep)
@@ -113,7 +120,7 @@ class Report(ClusterTest):
     def test_sweeps_of_a_trainer(self):
         cluster = self.cluster()
         cluster.start_server()
-        worker = cluster.start_worker("a", slots=2)
+        cluster.start_worker("a", slots=2)
         cluster.submit(sweep_yaml("plain", seeds=2, steps=20), "plain")
         # Seeds that the sealed sweep confirms with: trained already, but not its own to show.
         early = SEALED[:SEALED.index("select:")].replace("name: sealed", "name: early")
@@ -134,9 +141,7 @@ class Report(ClusterTest):
         cluster.wait("plain")
         self.assertIn("sweep extend", self.remake(cluster, "plain", *self.report(cluster, "plain")))
 
-        worker.terminate()
-        worker.wait()
-        del cluster.workers["a"]
+        self.drain(cluster)
         cluster.submit(SEALED, "sealed")
         files, text = self.report(cluster, "sealed")
         self.assertIn("unfinished sweep", text)
@@ -161,6 +166,7 @@ class Report(ClusterTest):
         self.assertNotIn("lssar_p_1.confirming/seed100", seeds)  # dropped by the lock
         self.assertRegex(files["tables.tex"].decode(), r"(?m)^[^%]*half a nat \\& no more")
         self.assertIn("sweep lock sealed --arm", self.remake(cluster, "sealed", files, text))
+        self.drain(cluster)
 
     def test_sweeps_of_the_test_executor(self):
         cluster = self.cluster()
@@ -194,6 +200,7 @@ class Report(ClusterTest):
         refused = cluster.ablate("report", "factorial", "-o", os.path.join("text.txt", "report"), check=False)
         self.assertEqual(refused.returncode, 5, refused.stderr)
         self.assertIn("text.txt", refused.stderr)
+        self.drain(cluster)
 
 
 if __name__ == "__main__":
