@@ -6,7 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/trainer/testing/forwarding_backend.h"
+#include "kernels/forwarding_backend.h"
 
 namespace ablate {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
-#include "worker/trainer/testing/forwarding_backend.h"
+#include "kernels/forwarding_backend.h"
 
 namespace ablate {
 namespace {

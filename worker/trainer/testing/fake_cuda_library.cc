@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "kernels/cuda/library.h"
-#include "worker/trainer/testing/forwarding_backend.h"
+#include "kernels/forwarding_backend.h"
 
 namespace ablate {
 namespace {

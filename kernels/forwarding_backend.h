@@ -1,4 +1,4 @@
-// For tests: a backend that hands everything to another one. Override what the test wants otherwise.
+// A backend that hands everything to another one, for tests and measurements. Override what should be otherwise.
 #pragma once
 
 #include <memory>
