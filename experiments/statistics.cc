@@ -377,13 +377,15 @@ absl::StatusOr<double> McNemarExact(int64_t only_arm, int64_t only_baseline) {
   return SignTest(only_arm, only_baseline);
 }
 
-absl::StatusOr<double> SmallestDetectable(int64_t n, double alpha, double power) {
+absl::StatusOr<double> SmallestDetectable(int64_t n, double alpha, double power, int64_t of_test) {
   ABLATE_RETURN_IF_ERROR(CheckFraction(alpha, "alpha"));
   ABLATE_RETURN_IF_ERROR(CheckFraction(power, "power"));
   if (n < 2) return absl::InvalidArgumentError(absl::StrCat("a paired test needs n of at least 2; got ", n));
   ABLATE_RETURN_IF_ERROR(CheckPower(power, alpha));
-  const double df = static_cast<double>(n - 1);
-  ABLATE_ASSIGN_OR_RETURN(const double critical, TwoSidedCritical(n - 1, alpha));
+  if (of_test < 0) return absl::InvalidArgumentError(absl::StrCat("degrees of freedom below 0: ", of_test));
+  if (of_test == 0) of_test = n - 1;
+  const double df = static_cast<double>(of_test);
+  ABLATE_ASSIGN_OR_RETURN(const double critical, TwoSidedCritical(of_test, alpha));
   double low = 0;
   double high = 1;
   while (PowerAt(df, high, critical) < power) {

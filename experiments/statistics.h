@@ -120,7 +120,8 @@ absl::StatusOr<double> McNemarExact(int64_t only_arm, int64_t only_baseline);
 // Smallest true difference, in standard deviations of the paired differences, that a two-sided paired t test at
 // `alpha` finds with probability `power`: delta with P(|T'_{n-1}(delta sqrt n)| > t_{1-alpha/2, n-1}) = power,
 // T' noncentral t. n >= 2, power > alpha. For a family pass alpha / family size.
-absl::StatusOr<double> SmallestDetectable(int64_t n, double alpha = 0.05, double power = 0.8);
+// `df`: of the test, where it is not n - 1 (Stein: n0 - 1); 0: n - 1.
+absl::StatusOr<double> SmallestDetectable(int64_t n, double alpha = 0.05, double power = 0.8, int64_t df = 0);
 
 // Power of that test at a true difference of `effect` standard deviations; either sign.
 absl::StatusOr<double> PairedPower(int64_t n, double effect, double alpha = 0.05);
@@ -131,8 +132,8 @@ absl::StatusOr<std::optional<int64_t>> SeedsToDetect(double effect, double alpha
                                                      int64_t maximum = 10000);
 
 // Power of TOST within +-margin (in standard deviations of the paired differences) where the true difference is 0:
-// the integral of 2 Phi(margin sqrt n - t_{1-alpha, n-1} u) - 1, where it is positive, over the density of u = s / sigma
-// (Phillips 1990; Owen's Q at a difference of 0). margin > 0, alpha in (0, 0.5).
+// the integral of 2 Phi(margin sqrt n - t_{1-alpha, n-1} u) - 1, where it is positive, over the density of u = s /
+// sigma (Phillips 1990; Owen's Q at a difference of 0). margin > 0, alpha in (0, 0.5).
 absl::StatusOr<double> EquivalencePower(int64_t n, double margin, double alpha = 0.05);
 // The smallest n at which that power is reached; empty: more than `maximum`.
 absl::StatusOr<std::optional<int64_t>> SeedsToShowEquivalence(double margin, double alpha = 0.05, double power = 0.8,

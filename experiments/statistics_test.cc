@@ -287,6 +287,8 @@ TEST(SmallestDetectable, ReachesExtremeFamiliesAndRefusesNonsense) {
   EXPECT_NEAR(*SmallestDetectable(2, 5e-4), 1153.80190307699, 1e-6);  // by quadrature over the chi density
   EXPECT_NEAR(*SmallestDetectable(1000), 0.0886790755942638, 1e-12);
   EXPECT_NEAR(*SmallestDetectable(5, 0.005), 3.15534863098614, 1e-12);
+  EXPECT_EQ(*SmallestDetectable(8, 0.05, 0.8, 7), *SmallestDetectable(8));
+  EXPECT_GT(*SmallestDetectable(8, 0.05, 0.8, 4), *SmallestDetectable(8) * 1.05);  // Stein: n0 = 5
   EXPECT_TRUE(Invalid(SmallestDetectable(1).status()));
   EXPECT_TRUE(Invalid(SmallestDetectable(5, 0.05, 0.05).status()));
   EXPECT_TRUE(Invalid(SmallestDetectable(5, 0, 0.8).status()));

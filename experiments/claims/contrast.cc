@@ -211,7 +211,7 @@ absl::StatusOr<ClaimTest> TestClaim(const v1::ClaimSpec& claim, std::span<const 
   return test;
 }
 
-absl::StatusOr<Decision> Decide(const v1::ClaimSpec& claim, const ClaimTest& test, std::optional<double> p_adjusted,
+absl::StatusOr<Decision> Decide(const v1::ClaimSpec& claim, ClaimTest& test, std::optional<double> p_adjusted,
                                 double alpha, int64_t family) {
   if (!test.p.has_value()) return Decision::kUndecided;
   const bool sign_test = test.method == "sign_test";
@@ -227,7 +227,9 @@ absl::StatusOr<Decision> Decide(const v1::ClaimSpec& claim, const ClaimTest& tes
       if (claim.margin() <= 0 || sign_test) return Decision::kUndecided;
       ABLATE_ASSIGN_OR_RETURN(const double above, PAbove(test.main, -claim.margin()));
       ABLATE_ASSIGN_OR_RETURN(const double below, PBelow(test.main, claim.margin()));
-      return std::max(above, below) < share ? Decision::kRefutedEquivalent : Decision::kUndecided;
+      if (!(std::max(above, below) < share)) return Decision::kUndecided;
+      test.p_equivalent = std::max(above, below);
+      return Decision::kRefutedEquivalent;
     }
     case v1::EQUIVALENT: {
       if (significant) return Decision::kSupported;
@@ -245,7 +247,11 @@ absl::StatusOr<Decision> Decide(const v1::ClaimSpec& claim, const ClaimTest& tes
         ABLATE_ASSIGN_OR_RETURN(worse, PAbove(*test.at_short, claim.margin()));
       }
       ABLATE_ASSIGN_OR_RETURN(const double higher, DirectedP(*test.at_long, 1));
-      return std::min({rises_more, worse, higher}) < share / 3 ? Decision::kRefutedPart : Decision::kUndecided;
+      test.rises_more = rises_more < share / 3;
+      test.worse_at_short = worse < share / 3;
+      test.higher_at_long = higher < share / 3;
+      return test.rises_more || test.worse_at_short || test.higher_at_long ? Decision::kRefutedPart
+                                                                           : Decision::kUndecided;
     }
     default:
       return absl::InvalidArgumentError(absl::StrCat("claim ", claim.name(), " has no kind"));

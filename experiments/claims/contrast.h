@@ -60,6 +60,10 @@ struct ClaimTest {
   std::string method;          // "paired_t", "tost", "intersection_union", "sign_test", "stein"
   std::vector<int64_t> arm_diverged, baseline_diverged;  // seeds, ascending
   int64_t wins = 0, losses = 0;  // of the sign test: seeds that speak for a lower, a higher arm (worst counted)
+  // Set by Decide. Of RISES_LESS, which parts are shown to be the other way (each at a third of the share); of DIFFERS
+  // within its margin, the p of TOST that showed it.
+  bool rises_more = false, worse_at_short = false, higher_at_long = false;
+  std::optional<double> p_equivalent;
   std::vector<std::string> notes;
 };
 
@@ -79,7 +83,7 @@ enum class Decision {
 
 // `alpha` is one look's share; `p_adjusted` is Holm's over the family. Refutations that are not Holm's p in the other
 // direction are tested at alpha / family (Bonferroni), of RISES_LESS each part at a third of that.
-absl::StatusOr<Decision> Decide(const v1::ClaimSpec& claim, const ClaimTest& test, std::optional<double> p_adjusted,
+absl::StatusOr<Decision> Decide(const v1::ClaimSpec& claim, ClaimTest& test, std::optional<double> p_adjusted,
                                 double alpha, int64_t family);
 
 }  // namespace ablate

@@ -30,6 +30,12 @@ ClaimTest TestOf(const Contrast& main) {
   return test;
 }
 
+absl::StatusOr<Decision> DecideMade(const v1::ClaimSpec& claim, const Contrast& made, double p_adjusted, double alpha,
+                                    int64_t family) {
+  ClaimTest test = TestOf(made);
+  return Decide(claim, test, p_adjusted, alpha, family);
+}
+
 TEST(Contrast, ThePairedTestItself) {
   const std::vector<double> arm = {1.0, 2.1, 2.9, 4.2}, baseline = {0.9, 2.0, 3.1, 3.9};
   const Contrast contrast = *ContrastOf(arm, baseline);
@@ -68,9 +74,10 @@ TEST(Contrast, SteinTakesTheSpreadOfTheFirstStage) {
 TEST(Decide, EquivalenceRefutesAtItsShareOfAlpha) {
   const v1::ClaimSpec claim = Claim(v1::DIFFERS, 1);
   const double t = *TCritical(7, 1 - 2 * 0.02);  // TOST p = 0.02 at the nearer margin
-  const ClaimTest test = TestOf(Made(0, 1 / t, 7));
+  ClaimTest test = TestOf(Made(0, 1 / t, 7));
   EXPECT_NEAR(*PBelow(test.main, 1), 0.02, 1e-9);
   EXPECT_EQ(*Decide(claim, test, 1.0, 0.05, 2), Decision::kRefutedEquivalent);
+  EXPECT_NEAR(test.p_equivalent.value_or(1), 0.02, 1e-9);
   EXPECT_EQ(*Decide(claim, test, 1.0, 0.05, 3), Decision::kUndecided);
   EXPECT_EQ(*Decide(claim, test, 1.0, 0.01, 1), Decision::kUndecided);
 }
@@ -91,7 +98,9 @@ TEST(Decide, APartOfRisesLessRefutesAtAThird) {
   ClaimTest test = TestOf(Made(-1, 1, 7));
   test.at_long = Made(-1, 1, 7);
   test.at_short = Made(1 + *TCritical(7, 1 - 2 * 0.008), 1, 7);
+  test.main = Made(0.1, 1, 7);  // the wrong way too, and nothing that is shown
   EXPECT_EQ(*Decide(claim, test, 1.0, 0.05, 2), Decision::kRefutedPart);
+  EXPECT_TRUE(test.worse_at_short && !test.rises_more && !test.higher_at_long);
   test.at_short = Made(1 + *TCritical(7, 1 - 2 * 0.009), 1, 7);
   EXPECT_EQ(*Decide(claim, test, 1.0, 0.05, 2), Decision::kUndecided);
 }
@@ -99,19 +108,19 @@ TEST(Decide, APartOfRisesLessRefutesAtAThird) {
 TEST(Decide, TheIntervalThatRefutesAnEquivalenceIsTwoSided) {
   const v1::ClaimSpec claim = Claim(v1::EQUIVALENT, 1);
   const double t = *TCritical(7, 1 - 0.05 / 4);
-  EXPECT_EQ(*Decide(claim, TestOf(Made(1.001 + t, 1, 7)), 1.0, 0.05, 4), Decision::kRefutedOutside);
-  EXPECT_EQ(*Decide(claim, TestOf(Made(-1.001 - t, 1, 7)), 1.0, 0.05, 4), Decision::kRefutedOutside);
-  EXPECT_EQ(*Decide(claim, TestOf(Made(0.999 + t, 1, 7)), 1.0, 0.05, 4), Decision::kUndecided);
+  EXPECT_EQ(*DecideMade(claim, Made(1.001 + t, 1, 7), 1.0, 0.05, 4), Decision::kRefutedOutside);
+  EXPECT_EQ(*DecideMade(claim, Made(-1.001 - t, 1, 7), 1.0, 0.05, 4), Decision::kRefutedOutside);
+  EXPECT_EQ(*DecideMade(claim, Made(0.999 + t, 1, 7), 1.0, 0.05, 4), Decision::kUndecided);
 }
 
 TEST(Decide, HolmsPMustLieBelowAlphaNotAtIt) {
   const v1::ClaimSpec claim = Claim(v1::DIFFERS, 0);
-  EXPECT_EQ(*Decide(claim, TestOf(Made(-1, 1, 7)), 0.05, 0.05, 1), Decision::kUndecided);
-  EXPECT_EQ(*Decide(claim, TestOf(Made(-1, 1, 7)), 0.0499, 0.05, 1), Decision::kSupported);
+  EXPECT_EQ(*DecideMade(claim, Made(-1, 1, 7), 0.05, 0.05, 1), Decision::kUndecided);
+  EXPECT_EQ(*DecideMade(claim, Made(-1, 1, 7), 0.0499, 0.05, 1), Decision::kSupported);
   ClaimTest none = TestOf(Made(-1, 1, 7));
   none.p.reset();
   EXPECT_EQ(*Decide(claim, none, std::nullopt, 0.05, 1), Decision::kUndecided);
-  EXPECT_FALSE(Decide(Claim(v1::CLAIM_KIND_UNSPECIFIED, 0), TestOf(Made(-1, 1, 7)), 0.01, 0.05, 1).ok());
+  EXPECT_FALSE(DecideMade(Claim(v1::CLAIM_KIND_UNSPECIFIED, 0), Made(-1, 1, 7), 0.01, 0.05, 1).ok());
 }
 
 TEST(TestClaim, NoSeedsAndOnlyDivergedOnesHaveNoTest) {

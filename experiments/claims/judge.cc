@@ -78,7 +78,7 @@ absl::Status AddSpread(const v1::SweepSpec& spec, const ClaimTest& test, const L
   row->set_family_low(wide.low);
   row->set_family_high(wide.high);
   ABLATE_ASSIGN_OR_RETURN(const double sd, SdUpperLimit(*main.sd, main.df + 1, kSdConfidence));
-  ABLATE_ASSIGN_OR_RETURN(const double detectable, SmallestDetectable(main.n, share, kPower));
+  ABLATE_ASSIGN_OR_RETURN(const double detectable, SmallestDetectable(main.n, share, kPower, main.df));
   row->set_smallest_detectable(detectable * sd);
   const v1::ClaimSpec& claim = row->claim();
   std::optional<int64_t> seeds;
@@ -145,7 +145,7 @@ absl::StatusOr<std::vector<Judged>> JudgeLook(const v1::SweepSpec& spec, const P
   for (int i = 0; i < spec.claims_size(); ++i) {
     const v1::ClaimSpec& claim = spec.claims(i);
     const ClaimPairs& pairs = family[i];
-    const ClaimTest& test = tests[i];
+    ClaimTest& test = tests[i];
     const Said said = SaidOf(spec, plan, claim, pairs.arm, pairs.baseline);
     v1::ClaimRow row;
     *row.mutable_claim() = claim;
@@ -230,8 +230,9 @@ absl::StatusOr<std::vector<v1::ClaimRow>> JudgeClaims(const v1::SweepSpec& spec,
   };
   if (spec.claims().empty()) return rows;
   if (!history.lock.has_value()) {
-    none(history.over ? "the sweep is over without a lock"
-                      : "the confirming runs are sealed until the selection is locked");
+    none(history.over        ? "the sweep is over without a lock"
+         : spec.has_select() ? "the confirming runs are sealed until the selection is locked"
+                             : "the confirming runs are not done");
     return rows;
   }
   int locked = -1;

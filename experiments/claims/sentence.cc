@@ -53,7 +53,8 @@ std::string Numbers(const v1::ClaimRow& row, const ClaimTest& test, const Said& 
 
 std::string Power(const v1::ClaimRow& row) {
   std::string text;
-  if (row.has_smallest_detectable() && row.claim().kind() != v1::EQUIVALENT) {
+  // It is the t test's, over the survivors: of a sign test it says nothing.
+  if (row.has_smallest_detectable() && row.claim().kind() != v1::EQUIVALENT && row.method() != "sign_test") {
     absl::StrAppend(&text, " With ", row.n(), " seeds a difference of ",
                     absl::StrFormat("%.3g", row.smallest_detectable()), " would be found with 80 % power.");
   }
@@ -111,18 +112,19 @@ std::string VerdictSentence(const v1::ClaimRow& row, const ClaimTest& test, Deci
                           Where(claim, said.length), numbers);
     case Decision::kRefutedEquivalent:
       return absl::StrCat("Refuted: ", of, " and that of ", said.baseline, " ", Where(claim, said.length),
-                          " are equal within the margin of ±", margin, numbers);
+                          " are equal within the margin of ±", margin, " (TOST p ", FormatP(test.p_equivalent),
+                          ", at a share of ", absl::StrFormat("%.4g", row.alpha()), " over the family)", numbers);
     case Decision::kRefutedOutside:
       return absl::StrCat("Refuted: ", of, " and that of ", said.baseline, " ", Where(claim, said.length),
                           " are farther apart than the margin of ±", margin, numbers);
     case Decision::kRefutedPart: {
       std::string what;
-      if (test.main.mean > 0) what = absl::StrCat("it rises more ", Tokens(said.short_length, said.length));
+      if (test.rises_more) what = absl::StrCat("it rises more ", Tokens(said.short_length, said.length));
       const auto add = [&](const std::string& text) { absl::StrAppend(&what, what.empty() ? "" : ", ", text); };
-      if (test.at_short->mean > claim.margin()) {
+      if (test.worse_at_short) {
         add(absl::StrCat("it is worse by more than ", margin, " at ", said.short_length, " tokens"));
       }
-      if (test.at_long->mean > 0) add(absl::StrCat("it is higher at ", said.length, " tokens"));
+      if (test.higher_at_long) add(absl::StrCat("it is higher at ", said.length, " tokens"));
       return absl::StrCat("Refuted: it does not hold that ", subject, " without being worse: ", what, numbers);
     }
     case Decision::kUndecided: {
