@@ -310,6 +310,7 @@ TEST_F(SealTest, WhatWasSeenBeforeIsSaid) {
   for (const v1::ConfidenceRow& row : rows->rows()) {
     if (row.phase() != v1::CONFIRMING) continue;
     const bool p15 = row.arm_json().find(":15,") != std::string::npos;
+    if (!p15 && row.length() != 8 * 256) continue;  // what no claim is about is in coordinator_claims_test.cc
     EXPECT_EQ(row.standing(), p15 ? "exploratory: seen in job " + job : "confirmatory");
     seen += p15;
   }
