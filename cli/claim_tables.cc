@@ -300,6 +300,10 @@ Report ClaimsReport(const v1::GetClaimsResponse& response) {
                                    List(row.notes())});
   }
   if (response.claims_size() > 0) report.sheets.push_back(ClaimSheet(response));
+  if (response.has_gate()) {
+    if (report.sheets.empty()) report.sheets.push_back({.title = "validity"});
+    report.sheets.back().footer.push_back(response.gate().text());
+  }
   if (response.has_lock()) report.sheets.push_back(LockSheet(response.lock()));
   if (response.tuning_size() > 0) report.sheets.push_back(TuningSheet(response));
   if (response.deviations_size() > 0) report.sheets.push_back(DeviationSheet(response));

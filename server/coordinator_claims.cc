@@ -270,9 +270,16 @@ absl::StatusOr<v1::GetClaimsResponse> CoordinatorImpl::GetClaims(const v1::GetCl
   v1::GetClaimsResponse response;
   std::vector<std::string> names{request.sweep()};
   names.insert(names.end(), request.also().begin(), request.also().end());
-  std::vector<std::vector<v1::ClaimRow>> texts;
+  std::vector<std::shared_ptr<Loaded>> sweeps;
+  std::vector<const v1::SweepSpec*> specs;
   for (const std::string& name : names) {
-    ABLATE_ASSIGN_OR_RETURN(const std::shared_ptr<Loaded> loaded, LoadSweep(name));
+    ABLATE_ASSIGN_OR_RETURN(std::shared_ptr<Loaded> loaded, LoadSweep(name));
+    sweeps.push_back(std::move(loaded));
+    specs.push_back(&sweeps.back()->file.spec);
+  }
+  ABLATE_RETURN_IF_ERROR(CheckTexts(specs));
+  std::vector<std::vector<v1::ClaimRow>> texts;
+  for (const std::shared_ptr<Loaded>& loaded : sweeps) {
     const v1::SweepSpec& spec = loaded->file.spec;
     const StoredClaims& stored = loaded->stored;
     std::vector<StoredSeen> seen_rows;
@@ -298,6 +305,16 @@ absl::StatusOr<v1::GetClaimsResponse> CoordinatorImpl::GetClaims(const v1::GetCl
     const TableInput input = MakeTableInput(loaded->table);
     ABLATE_ASSIGN_OR_RETURN(std::vector<v1::ClaimRow> rows,
                             JudgeClaims(spec, loaded->plan, HistoryOf(stored), input.measurements, seen));
+    if (sweeps.size() > 1) {
+      // A claim is refuted if it is on one of k texts: at alpha / k on each, so that all together err at alpha.
+      v1::SweepSpec strict = spec;
+      strict.set_alpha((spec.alpha() > 0 ? spec.alpha() : 0.05) / static_cast<double>(sweeps.size()));
+      ABLATE_ASSIGN_OR_RETURN(const std::vector<v1::ClaimRow> refuting,
+                              JudgeClaims(strict, loaded->plan, HistoryOf(stored), input.measurements, seen));
+      for (size_t i = 0; i < rows.size(); ++i) {
+        if (rows[i].verdict() == v1::REFUTED && refuting[i].verdict() != v1::REFUTED) rows[i] = refuting[i];
+      }
+    }
     texts.push_back(std::move(rows));
     for (const v1::Deviation& deviation : stored.deviations) {
       v1::Deviation* message = response.add_deviations();
@@ -318,6 +335,9 @@ absl::StatusOr<v1::GetClaimsResponse> CoordinatorImpl::GetClaims(const v1::GetCl
     }
     if (texts.size() > 1) continue;
     response.set_plan_sha256(stored.sealed_plan_sha256);
+    ABLATE_ASSIGN_OR_RETURN(const std::optional<v1::ValidityGate> gate,
+                            GateOfBaseline(spec, loaded->plan, input.measurements));
+    if (gate.has_value()) *response.mutable_gate() = *gate;
     if (stored.lock.has_value()) {
       *response.mutable_lock() = *stored.lock;
       ABLATE_ASSIGN_OR_RETURN(const std::optional<v1::Lock> later,

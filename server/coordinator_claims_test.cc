@@ -423,13 +423,15 @@ TEST_F(ClaimsTest, ClaimsOnSeveralTextsAndSpreadOverDocuments) {
   ASSERT_TRUE(Submit(kSealedSweep).ok());
   RunUntilOver("sealed");
   std::string second = kSealedSweep;
-  Replace(&second, "name: sealed", "name: second");
-  Replace(&second, "train.steps: 600", "train.steps: 700");
+  Replace(&second, "name: sealed", "name: second\ndata: {name: other, path: b.txt, format: text, sha256: \"" +
+                                       Sha256Hex("another text") + "\"}");
   ASSERT_TRUE(Submit(second).ok());
   RunUntilOver("second");
   v1::GetClaimsRequest request;
   request.set_sweep("sealed");
-  request.add_also("second");
+  request.add_also("sealed");
+  EXPECT_THAT(std::string(coordinator_->GetClaims(request).status().message()), HasSubstr("are on the same text"));
+  request.set_also(0, "second");
   const auto both = coordinator_->GetClaims(request);
   ASSERT_TRUE(both.ok()) << both.status();
   ASSERT_EQ(both->claims_size(), 3);

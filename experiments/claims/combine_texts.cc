@@ -7,6 +7,7 @@
 #include "experiments/claims/progress.h"
 #include "experiments/statistics.h"
 #include "experiments/table.h"
+#include "google/protobuf/util/message_differencer.h"
 
 namespace ablate {
 namespace {
@@ -22,6 +23,37 @@ std::string WhatIsClaimed(v1::ClaimSpec claim) {
 double POf(const v1::ClaimRow& row) { return row.has_p() ? row.p() : 1.0; }
 
 }  // namespace
+
+absl::Status CheckTexts(const std::vector<const v1::SweepSpec*>& specs) {
+  const auto comparable = [](v1::SweepSpec spec) {
+    spec.clear_name();
+    spec.clear_description();
+    spec.clear_data();
+    spec.clear_priority();
+    spec.clear_keep();
+    for (v1::ClaimSpec& claim : *spec.mutable_claims()) {
+      claim.clear_margin();
+      claim.clear_margin_reason();
+      claim.clear_smallest_effect();
+    }
+    return spec;
+  };
+  for (size_t i = 0; i < specs.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (specs[i]->data().sha256() == specs[j]->data().sha256()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("sweeps \"", specs[j]->name(), "\" and \"", specs[i]->name(),
+                         "\" are on the same text: the same evidence does not count twice"));
+      }
+      if (!google::protobuf::util::MessageDifferencer::Equals(comparable(*specs[i]), comparable(*specs[j]))) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("sweeps \"", specs[j]->name(), "\" and \"", specs[i]->name(),
+                         "\" differ in more than their text and margins (`ablate sweep show` names their files)"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::vector<v1::ClaimRow>> CombineTexts(const std::vector<std::vector<v1::ClaimRow>>& texts) {
   if (texts.empty()) return absl::InvalidArgumentError("no texts to combine");

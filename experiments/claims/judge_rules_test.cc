@@ -271,6 +271,47 @@ TEST(Texts, MarginsMayDifferClaimsMayNot) {
   EXPECT_FALSE(CombineTexts({}).ok());
 }
 
+TEST(Texts, AreDifferentTextsUnderTheSamePlan) {
+  v1::SweepSpec first, second;
+  first.set_name("first");
+  first.mutable_data()->set_sha256("a");
+  first.add_claims()->set_margin(0.1);
+  second = first;
+  second.set_name("second");
+  EXPECT_THAT(std::string(CheckTexts({&first, &second}).message()), HasSubstr("on the same text"));
+  second.mutable_data()->set_sha256("b");
+  second.mutable_claims(0)->set_margin(0.2);
+  EXPECT_TRUE(CheckTexts({&first, &second}).ok());
+  second.add_seeds(7);
+  EXPECT_THAT(std::string(CheckTexts({&first, &second}).message()), HasSubstr("more than their text and margins"));
+}
+
+TEST(BaselineGate, IsOfTheSelectingSeedsAtOneAndEightTimes) {
+  Sweep s;
+  Complete(s.spec, &s.plan);
+  s.plan.seeds = {0, 1, 2};
+  auto gate = GateOfBaseline(s.spec, s.plan, s.m);
+  ASSERT_TRUE(gate.ok()) << gate.status();
+  EXPECT_FALSE(gate->has_value());
+  for (const int64_t seed : s.plan.seeds) {
+    const double base = 2 + 0.01 * static_cast<double>(seed * seed);
+    for (const auto& [metric, length, value] :
+         {std::tuple("loss_by_position.T/4", k1x, base + 0.3), std::tuple("loss_by_position.T", k1x, base),
+          std::tuple("loss_targets", k1x, base), std::tuple("loss_targets", k8x, base + 0.2 + 0.01 * base)}) {
+      s.m.push_back(Measure(s.plan.arms[0], seed, v1::SELECTING, length, value));
+      s.m.back().metric = metric;
+    }
+  }
+  gate = GateOfBaseline(s.spec, s.plan, s.m);
+  ASSERT_TRUE(gate.ok() && gate->has_value()) << gate.status();
+  EXPECT_TRUE((*gate)->passed()) << (*gate)->text();
+  EXPECT_NEAR((*gate)->context_fall(), 0.3, 1e-12);
+  EXPECT_NEAR((*gate)->rise(), 0.22, 0.001);
+  EXPECT_EQ((*gate)->seeds_size(), 3);
+  s.spec.mutable_data()->set_format(v1::DataRef::TOKEN_SHARDS);  // losses by position are per token
+  EXPECT_FALSE(GateOfBaseline(s.spec, s.plan, s.m)->has_value());
+}
+
 // HolmOfLargest is stricter than Holm on each text: two claims, each weak on another text.
 TEST(Texts, HolmIsTakenOverTheLargestPValues) {
   v1::ClaimRow row;

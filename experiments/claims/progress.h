@@ -69,6 +69,15 @@ absl::StatusOr<std::vector<v1::ClaimRow>> JudgeClaims(const v1::SweepSpec& spec,
                                                       std::span<const Measurement> measurements,
                                                       const std::vector<std::pair<std::string, std::string>>& seen);
 
+// The validity gate (docs/statistics.md 6) on the baseline's selecting seeds, or its plain ones where nothing is
+// selected. Nothing: text is not measured in bytes, or fewer than 2 seeds are measured at 1x and 8x on `selection`.
+absl::StatusOr<std::optional<v1::ValidityGate>> GateOfBaseline(const v1::SweepSpec& spec, const Plan& plan,
+                                                               std::span<const Measurement> measurements);
+
+// Whether claims of these sweeps may be combined. InvalidArgument: two of them are on the same data, or differ in more
+// than name, description, data, priority, keep and the claims' margins (says which two).
+absl::Status CheckTexts(const std::vector<const v1::SweepSpec*>& specs);
+
 // The same claims on several texts: verdict by the largest p, SUPPORTED only where every one is. InvalidArgument: the
 // claims differ.
 absl::StatusOr<std::vector<v1::ClaimRow>> CombineTexts(const std::vector<std::vector<v1::ClaimRow>>& texts);
