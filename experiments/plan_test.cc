@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "experiments/axes.h"
+#include "experiments/plan_test_util.h"
 #include "experiments/sweep_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -23,20 +24,11 @@ using ::testing::IsSubsetOf;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
-v1::SweepSpec Spec(const std::string& yaml) {
-  auto spec = ParseSweepFile("data: {path: a.txt, sha256: " + std::string(64, 'a') + "}\n" + yaml, "test.yaml");
-  EXPECT_TRUE(spec.ok()) << spec.status();
-  return spec.ok() ? *spec : v1::SweepSpec();
-}
+Plan PlanOf(const std::string& yaml) { return ablate::PlanOf(Spec(yaml)); }
+using ablate::PlanOf;
 
-Plan PlanOf(const v1::SweepSpec& spec) {
-  auto plan = MakePlan(spec);
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  return plan.ok() ? *plan : Plan();
-}
-Plan PlanOf(const std::string& yaml) { return PlanOf(Spec(yaml)); }
-
-std::string Refusal(const std::string& yaml) {
+// Of planning alone, a spec that has no file: the message has no place.
+std::string PlanRefusal(const std::string& yaml) {
   const auto plan = MakePlan(Spec(yaml));
   EXPECT_FALSE(plan.ok()) << yaml;
   EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
@@ -55,44 +47,12 @@ std::set<std::string> StageKeys(const Plan& plan) {
   return keys;
 }
 
-std::set<std::string> Keys(const Plan& plan) {
-  std::set<std::string> keys = StageKeys(plan);
-  for (const PlannedEvaluation& evaluation : plan.evaluations) EXPECT_TRUE(keys.insert(evaluation.key).second);
-  return keys;
-}
-
-// What must hold of any plan.
+// What must hold of any plan without phases, beside what holds of every plan.
 void CheckInvariants(const v1::SweepSpec& spec, const Plan& plan) {
-  std::set<std::pair<int, int64_t>> points;
-  std::set<int> used_stages, used_evaluations;
-  for (const Point& point : plan.points) {
-    ASSERT_TRUE(points.emplace(point.arm, point.seed).second) << "a point twice";
-    int64_t to = -1;
-    for (int i = point.stage; i >= 0; i = plan.stages[i].parent) {
-      const PlannedStage& stage = plan.stages[i];
-      used_stages.insert(i);
-      ASSERT_EQ(stage.seed, point.seed);
-      ASSERT_LT(stage.from_step, stage.to_step);
-      ASSERT_LT(stage.parent, i) << "a parent after its child";
-      if (to >= 0) {
-        ASSERT_EQ(stage.to_step, to);
-        ASSERT_TRUE(stage.has_children);
-      }
-      to = stage.from_step;
-    }
-    ASSERT_EQ(to, 0);
-    for (const int e : point.evaluations) {
-      used_evaluations.insert(e);
-      ASSERT_EQ(plan.evaluations[e].stage, point.stage);
-    }
-  }
-  ASSERT_EQ(points.size(), plan.arms.size() * plan.seeds.size());
-  ASSERT_EQ(plan.points.size(), points.size());
-  ASSERT_EQ(used_stages.size(), plan.stages.size()) << "a stage that no point needs";
-  ASSERT_EQ(used_evaluations.size(), plan.evaluations.size());
-  ASSERT_EQ(Keys(plan).size(), plan.stages.size() + plan.evaluations.size());
-  std::set<std::string> arms;
-  for (const Arm& arm : plan.arms) ASSERT_TRUE(arms.insert(arm.json).second) << arm.json;
+  CheckInvariants(plan);
+  for (const PlannedStage& stage : plan.stages) ASSERT_LT(stage.from_step, stage.to_step);
+  for (const Point& point : plan.points) ASSERT_EQ(point.phase, v1::PLAIN);
+  ASSERT_EQ(plan.points.size(), plan.arms.size() * plan.seeds.size());
   const v1::PlanSummary summary = Summarize(spec, plan);
   ASSERT_EQ(summary.points(), static_cast<int64_t>(plan.points.size()));
   ASSERT_LE(summary.steps(), summary.steps_without_sharing());
@@ -372,8 +332,9 @@ exclude:
               ElementsAre("variant=softmax p=none", "variant=lssar p=none", "variant=lssar p=3", "variant=lssar p=15"));
   EXPECT_EQ(plan.points[0].evaluations.size(), 4u);
   EXPECT_EQ(plan.points[2].evaluations.size(), 7u);
-  EXPECT_THAT(Refusal(yaml + "  - {attention.p: 4}\n"), HasSubstr("p=4 matches no arm"));
-  EXPECT_THAT(Refusal("axes: {attention.p: [3, 4]}\nexclude: [{attention.p: [3, 4]}]"), HasSubstr("no arm is left"));
+  EXPECT_THAT(PlanRefusal(yaml + "  - {attention.p: 4}\n"), HasSubstr("p=4 matches no arm"));
+  EXPECT_THAT(PlanRefusal("axes: {attention.p: [3, 4]}\nexclude: [{attention.p: [3, 4]}]"),
+              HasSubstr("no arm is left"));
 }
 
 TEST(Plan, BaselineIsFoundByValue) {
@@ -384,10 +345,10 @@ TEST(Plan, BaselineIsFoundByValue) {
                    "baseline: {attention.variant: softmax}")
                 .baseline_arm,
             1);
-  EXPECT_THAT(Refusal("axes: {attention.variant: [lssar, lssa]}\nbaseline: {attention.variant: softmax}"),
+  EXPECT_THAT(PlanRefusal("axes: {attention.variant: [lssar, lssa]}\nbaseline: {attention.variant: softmax}"),
               HasSubstr("no arm is the baseline"));
   EXPECT_THAT(
-      Refusal("axes: {attention.variant: [lssar, lssa], train.batch: [2, 4]}\nbaseline: {attention.variant: lssa}"),
+      PlanRefusal("axes: {attention.variant: [lssar, lssa], train.batch: [2, 4]}\nbaseline: {attention.variant: lssa}"),
       HasSubstr("name more of its values"));
 }
 
@@ -413,26 +374,27 @@ TEST(Plan, EveryArmIsNamedByWhatTablesPrint) {
 }
 
 TEST(Plan, RefusalsNameTheArm) {
-  EXPECT_THAT(Refusal("axes: {attention.variant: [softmax, relu], attention.p: [3]}"),
+  EXPECT_THAT(PlanRefusal("axes: {attention.variant: [softmax, relu], attention.p: [3]}"),
               HasSubstr("arm variant=relu p=3: attention.p needs"));
-  EXPECT_THAT(Refusal("axes: {model.heads: [4, 3]}"), HasSubstr("arm heads=3: model.width 128"));
-  EXPECT_THAT(Refusal("axes: {eval.attention.scale: [log_d, ssmax]}"), HasSubstr("arm scale=ssmax: "));
-  EXPECT_THAT(Refusal("arms: [{attention.variant: lssar}, {attention.variant: lssar, attention.p: 15}]"),
+  EXPECT_THAT(PlanRefusal("axes: {model.heads: [4, 3]}"), HasSubstr("arm heads=3: model.width 128"));
+  EXPECT_THAT(PlanRefusal("axes: {eval.attention.scale: [log_d, ssmax]}"), HasSubstr("arm scale=ssmax: "));
+  EXPECT_THAT(PlanRefusal("arms: [{attention.variant: lssar}, {attention.variant: lssar, attention.p: 15}]"),
               HasSubstr("are the same configuration"));
-  EXPECT_THAT(Refusal("arms: [{switch: [{at_step: 600, attention.p: 3}]}]"),
+  EXPECT_THAT(PlanRefusal("arms: [{switch: [{at_step: 600, attention.p: 3}]}]"),
               HasSubstr("not before the last of 600 steps"));
-  EXPECT_THAT(Refusal("arms: [{switch: [{at_step: 6, model.width: 64}]}]"), HasSubstr("cannot be switched"));
-  EXPECT_THAT(Refusal("arms: [{switch: [{at_step: 6, eval.ntk: on}]}]"), HasSubstr("cannot be switched"));
-  EXPECT_THAT(Refusal("settings: {model.position: learned}"), HasSubstr("learned positions end at train.length 256"));
+  EXPECT_THAT(PlanRefusal("arms: [{switch: [{at_step: 6, model.width: 64}]}]"), HasSubstr("cannot be switched"));
+  EXPECT_THAT(PlanRefusal("arms: [{switch: [{at_step: 6, eval.ntk: on}]}]"), HasSubstr("cannot be switched"));
+  EXPECT_THAT(PlanRefusal("settings: {model.position: learned}"),
+              HasSubstr("learned positions end at train.length 256"));
   EXPECT_THAT(
-      Refusal("axes: {model.position: [rope, learned]}\nevaluate: {lengths: [1x, 257]}"),
+      PlanRefusal("axes: {model.position: [rope, learned]}\nevaluate: {lengths: [1x, 257]}"),
       HasSubstr("arm position=learned: learned positions end at train.length 256: cannot evaluate at a length of 257"));
-  EXPECT_THAT(Refusal("axes: {train.length: [128, 64]}\nevaluate: {lengths: [1x, 2048]}"),
+  EXPECT_THAT(PlanRefusal("axes: {train.length: [128, 64]}\nevaluate: {lengths: [1x, 2048]}"),
               HasSubstr("arm length=64: cannot evaluate at a length of 2048 tokens: expected 1 to 1024"));
-  EXPECT_THAT(Refusal("settings: {train.precision: bf16}\nrequires: {device: cpu}"),
+  EXPECT_THAT(PlanRefusal("settings: {train.precision: bf16}\nrequires: {device: cpu}"),
               HasSubstr("requires.device is cpu. Write requires: {device: cuda}"));
   EXPECT_THAT(
-      Refusal("axes: {train.precision: [fp32, bf16]}"),
+      PlanRefusal("axes: {train.precision: [fp32, bf16]}"),
       HasSubstr("arm precision=bf16: train.precision bf16 runs on CUDA devices only, and without requires.device"));
   PlanOf("settings: {train.precision: bf16}\nrequires: {device: cuda}");
   v1::SweepSpec spec = Spec("seeds: 1");
@@ -603,7 +565,7 @@ TEST(Plan, OverTheLimitIsRefusedBeforeWork) {
   spec.clear_arms();
   for (int i = 0; i < 2000; ++i) *spec.add_exclude() = Spec("settings: {train.clip: 3}").settings();
   EXPECT_THAT(std::string(MakePlan(spec).status().message()), HasSubstr("too many for so many arms"));
-  EXPECT_THAT(Refusal("axes: {attention.offset: {from: 0, to: 1, step: 0.00001}}\nseeds: 9"),
+  EXPECT_THAT(PlanRefusal("axes: {attention.offset: {from: 0, to: 1, step: 0.00001}}\nseeds: 9"),
               HasSubstr("at most 3000000 are planned"));
 }
 

@@ -1,4 +1,4 @@
-// Sweeps with phases for the tests of planning.
+// What the tests of planning share: reading, planning, invariants, and sweeps with phases.
 #pragma once
 
 #include <algorithm>
@@ -68,7 +68,7 @@ inline std::map<v1::Phase, int> PointsByPhase(const Plan& plan) {
   return counts;
 }
 
-// What must hold of any plan with phases.
+// What must hold of any plan, with phases or without.
 inline void CheckInvariants(const Plan& plan) {
   std::set<std::tuple<int, int64_t, int>> points;
   std::set<int> used_stages, used_evaluations;
