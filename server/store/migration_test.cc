@@ -1,5 +1,5 @@
-// A database that the first release wrote (tests/data/schema1, schema version 1) is opened, brought up to date, and
-// gives the same numbers: value by value through the views, and all its jobs, sweeps and states through the snapshot.
+// Databases that earlier versions wrote (tests/data/schemaN) are opened, brought up to date, and give the same numbers:
+// value by value through tables and views, and all their jobs, sweeps and states through the snapshot.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -42,20 +42,37 @@ absl::StatusOr<std::vector<std::string>> Rows(Connection& db, const std::string&
   }
 }
 
+std::vector<std::string> Tables(Connection& db) {
+  return *Rows(db, "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name");
+}
+
+// The columns of a table as they are called now, for a SELECT that later versions give the same answer to.
+std::string Columns(Connection& db, const std::string& table) {
+  std::string names;
+  const auto columns = Rows(db, absl::StrCat("SELECT name FROM pragma_table_info('", table, "')"));
+  for (const std::string& name : *columns) {
+    absl::StrAppend(&names, names.empty() ? "" : ", ", "quote(\"", name, "\")");
+  }
+  return names;
+}
+
 class MigrationTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const auto bytes = ReadFile(ABLATE_DATA_DIR "/schema1/ablate.db");
-    ASSERT_TRUE(bytes.ok()) << bytes.status();
-    ASSERT_TRUE(WriteFileAtomic(JoinPath(dir_.path(), "ablate.db"), *bytes).ok());
+  std::string Use(int version) {
+    const std::string path = JoinPath(dir_.path(), "ablate.db");
+    const auto bytes = ReadFile(absl::StrCat(ABLATE_DATA_DIR "/schema", version, "/ablate.db"));
+    EXPECT_TRUE(bytes.ok()) << bytes.status();
+    EXPECT_TRUE(WriteFileAtomic(path, *bytes).ok());
+    return path;
   }
   TempDir dir_;
 };
 
 TEST_F(MigrationTest, TheFirstReleasesDatabaseGivesTheSameNumbers) {
+  const std::string path = Use(1);
   std::vector<std::string> results, intervals;
   {
-    auto db = Connection::Open(JoinPath(dir_.path(), "ablate.db"), Connection::Mode::kReadWrite);
+    auto db = Connection::Open(path, Connection::Mode::kReadWrite);
     ASSERT_TRUE(db.ok()) << db.status();
     EXPECT_EQ(*(*db)->QueryInt(0, "PRAGMA user_version"), 1);
     results = *Rows(**db, kResults);
@@ -99,16 +116,87 @@ TEST_F(MigrationTest, TheFirstReleasesDatabaseGivesTheSameNumbers) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+// Every value of every table and view of schema version 2, claims, seals, locks and verifications among them.
+TEST_F(MigrationTest, TheDatabaseWithClaimsGivesTheSameNumbers) {
+  const std::string path = Use(2);
+  std::vector<std::pair<std::string, std::vector<std::string>>> before;  // query and answer
+  {
+    auto db = Connection::Open(path, Connection::Mode::kReadWrite);
+    ASSERT_TRUE(db.ok()) << db.status();
+    EXPECT_EQ(*(*db)->QueryInt(0, "PRAGMA user_version"), 2);
+    std::vector<std::string> names = Tables(**db);
+    EXPECT_GE(names.size(), 27u);
+    names.insert(names.end(), {"results", "confidence_intervals", "confidence_intervals_by_level"});
+    for (const std::string& name : names) {
+      const std::string query = absl::StrCat("SELECT ", Columns(**db, name), " FROM ", name, " ORDER BY ", Columns(**db, name));
+      before.emplace_back(query, *Rows(**db, query));
+      EXPECT_TRUE(name == "requests" || !before.back().second.empty()) << name;
+    }
+    EXPECT_EQ(Rows(**db, kResults)->size(), 3514u);
+    EXPECT_EQ(Rows(**db, kIntervals)->size(), 3507u);
+  }
+  auto store = Store::Open({.data_dir = dir_.path()});
+  ASSERT_TRUE(store.ok()) << store.status();
+  const absl::Status status = (*store)->Read([&](Connection& db) -> absl::Status {
+    EXPECT_EQ(*db.QueryInt(0, "PRAGMA user_version"), static_cast<int64_t>(Migrations().size()));
+    for (const auto& [query, answer] : before) EXPECT_EQ(*Rows(db, query), answer) << query;
+    EXPECT_TRUE(Rows(db, "PRAGMA foreign_key_check")->empty());
+    EXPECT_EQ(*Rows(db, "PRAGMA integrity_check"), std::vector<std::string>{"ok"});
+    ABLATE_ASSIGN_OR_RETURN(const SchedulerSnapshot snapshot, LoadSnapshot(db));
+    EXPECT_EQ(snapshot.sweeps.size(), 8u);
+    EXPECT_EQ(snapshot.jobs.size(), 398u);
+    int sealed = 0;
+    for (const SweepRecord& sweep : snapshot.sweeps) {
+      sealed += sweep.sealed;
+      EXPECT_EQ(sweep.sealed, sweep.name == "kept-waiting");
+      EXPECT_EQ(!sweep.sealed_jobs.empty(), sweep.sealed);
+      ABLATE_ASSIGN_OR_RETURN(const StoredClaims claims, ReadClaims(db, sweep.row));
+      EXPECT_EQ(claims.lock.has_value(), sweep.phase == v1::CONFIRMING) << sweep.name;
+    }
+    EXPECT_EQ(sealed, 1);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// A schema is the same however it was reached: made anew, or by migrations from any released version.
+TEST_F(MigrationTest, OneSchemaHoweverItIsReached) {
+  constexpr char kSchema[] = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name";
+  TempDir fresh;
+  auto made = Connection::Open(JoinPath(fresh.path(), "ablate.db"), Connection::Mode::kReadWrite);
+  ASSERT_TRUE(made.ok() && Migrate(**made, "fresh").ok());
+  const std::vector<std::string> expected = *Rows(**made, kSchema);
+  for (int version = 1; version < static_cast<int>(Migrations().size()); ++version) {
+    ASSERT_TRUE(RemoveFile(JoinPath(dir_.path(), "ablate.db")).ok());
+    const std::string path = Use(version);
+    auto db = Connection::Open(path, Connection::Mode::kReadWrite);
+    ASSERT_TRUE(db.ok() && Migrate(**db, path).ok());
+    EXPECT_EQ(*Rows(**db, kSchema), expected) << "from version " << version;
+  }
+}
+
+// What each released version's kept database is broken by, before it is opened: a table that a migration makes.
 TEST_F(MigrationTest, AMigrationThatFailsLeavesTheDatabaseAsItWas) {
-  const std::string path = JoinPath(dir_.path(), "ablate.db");
-  auto db = Connection::Open(path, Connection::Mode::kReadWrite);
-  ASSERT_TRUE(db.ok());
-  ASSERT_TRUE((*db)->Script("CREATE TABLE locks (theirs)").ok());
-  const absl::Status status = Migrate(**db, path);
-  EXPECT_FALSE(status.ok());
-  EXPECT_THAT(std::string(status.message()), HasSubstr("0002_claims.sql"));
-  EXPECT_EQ(*(*db)->QueryInt(0, "PRAGMA user_version"), 1);
-  EXPECT_EQ(Rows(**db, kResults)->size(), 612u);
+  struct Case {
+    int version;
+    const char* obstacle;
+    const char* named;
+    size_t results;
+  };
+  for (const Case& test : {Case{1, "CREATE TABLE locks (theirs)", "0002_claims.sql", 612},
+                           Case{2, "CREATE TABLE damaged_artifacts (theirs)", "0003_probes_access_reliability.sql", 3514}}) {
+    const std::string path = Use(test.version);
+    auto db = Connection::Open(path, Connection::Mode::kReadWrite);
+    ASSERT_TRUE(db.ok());
+    ASSERT_TRUE((*db)->Script(test.obstacle).ok());
+    const absl::Status status = Migrate(**db, path);
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(std::string(status.message()), HasSubstr(test.named));
+    EXPECT_EQ(*(*db)->QueryInt(0, "PRAGMA user_version"), test.version);
+    EXPECT_EQ(Rows(**db, kResults)->size(), test.results);
+    db->reset();
+    for (const char* suffix : {"", "-wal", "-shm"}) ASSERT_TRUE(RemoveFile(path + suffix).ok());
+  }
 }
 
 }  // namespace

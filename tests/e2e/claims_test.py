@@ -1,5 +1,5 @@
 """Sweeps with claims, from the file to the verdicts: two workers, a coordinator that is killed in each phase; what the
-command line says before and after the lock; second runs; and a database of the first release."""
+command line says before and after the lock; second runs; and databases of earlier schema versions."""
 
 import json
 import os
@@ -10,7 +10,9 @@ import unittest
 from harness import ClusterTest, sweep_yaml
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SCHEMA1 = os.path.join(HERE, "..", "data", "schema1")
+DATA = os.path.join(HERE, "..", "data")
+SCHEMA1 = os.path.join(DATA, "schema1")
+SCHEMA2 = os.path.join(DATA, "schema2")
 
 SEALED = """name: sealed
 data: {name: words, format: text, path: text.txt}
@@ -178,8 +180,8 @@ class Claims(ClusterTest):
         self.assertEqual(cluster.ablate("sweep", "extend", path, check=False).returncode, 5)
 
 
-class FirstRelease(ClusterTest):
-    def test_its_database_gives_the_same_tables_and_goes_on(self):
+class EarlierDatabases(ClusterTest):
+    def test_the_first_releases_database_gives_the_same_tables_and_goes_on(self):
         cluster = self.cluster()
         os.makedirs(cluster.data_dir)
         shutil.copy(os.path.join(SCHEMA1, "ablate.db"), cluster.data_dir)
@@ -201,6 +203,34 @@ class FirstRelease(ClusterTest):
         self.assertEqual(cluster.ablate("sweep", "wait", "released-unfinished", check=False).returncode, 1)
         sweep = cluster.json("sweep", "show", "released-unfinished")[0]
         self.assertEqual((sweep["state"], sweep["succeeded"], sweep["failed"]), ("FAILED", 45, 15))
+
+    def test_the_one_with_claims_gives_the_same_tables_and_verdicts_and_goes_on(self):
+        cluster = self.cluster()
+        os.makedirs(cluster.data_dir)
+        shutil.copy(os.path.join(SCHEMA2, "ablate.db"), cluster.data_dir)
+        cluster.start_server()
+        args = {"table": ["--metric", "loss,loss_targets"], "compare": ["--metric", "loss_targets"], "claims": []}
+        compared = 0
+        for file in sorted(os.listdir(SCHEMA2)):
+            name, kind, suffix = (file.split(".") + [""])[:3]
+            if suffix != "json":
+                continue
+            with open(os.path.join(SCHEMA2, file), encoding="utf-8") as text:
+                expected = json.load(text)
+            found = cluster.json(kind, f"kept-{name}", *args[kind])
+            self.assertEqual([{key: row.get(key) for key in old} for row, old in zip(found, expected)], expected, file)
+            self.assertEqual(len(found), len(expected))
+            compared += len(expected)
+        self.assertEqual(compared, 193)
+        for name, results in (("kept-small", ["same"] * 3), ("kept-sealed", ["different"])):
+            self.assertEqual([row["result"] for row in cluster.json("job", "verifications", name)], results)
+        shutil.copy(os.path.join(SCHEMA2, "unfinished.yaml"), cluster.dir)
+        self.assertIn("is here already", cluster.ablate("sweep", "submit", "unfinished.yaml").stderr)
+        self.assertTrue(cluster.json("sweep", "show", "kept-waiting")[0]["sealed"])
+        cluster.start_worker("a", "--executor", "noop", "--labels", "nowhere")
+        self.assertEqual(cluster.ablate("sweep", "wait", "kept-unfinished", check=False).returncode, 1)
+        sweep = cluster.json("sweep", "show", "kept-unfinished")[0]
+        self.assertEqual((sweep["state"], sweep["succeeded"], sweep["failed"]), ("FAILED", 20, 10))
 
 
 if __name__ == "__main__":
