@@ -52,6 +52,8 @@ std::vector<std::string> VariantNames() {
   return names;
 }
 
+std::vector<std::string> PasskeyPrompts() { return {"full", "short"}; }
+
 // Rows whose fallback is 0 or the first choice and that name a size, a rate or an attention field have their defaults
 // in defaults.cc (by preset) or kernels/attention/variants.cc (by variant).
 std::vector<Axis> MakeAxes() {
@@ -63,6 +65,11 @@ std::vector<Axis> MakeAxes() {
       Text("model.position", {"rope", "none", "learned", "alibi"}, "rope",
            "how positions enter the model: rotated q and k, not at all, vectors up to train.length, or ALiBi's bias"),
       Number("model.rope_base", 1, kMaxNumber, 10000, "base of the RoPE angles"),
+
+      Number("data.mixture", 0, 1, 0, "share of training samples that are synthetic passkey documents"),
+      Text("data.mixture_prompt", PasskeyPrompts(), "short", "the prompt of those documents"),
+      Integer("data.mqar.vocabulary", 4, 65536, 128, "of data format mqar: keys and values, half of it each"),
+      Integer("data.mqar.pairs", 1, 65536, 8, "of data format mqar: key-value pairs of a sequence"),
 
       Text("attention.variant", VariantNames(), "softmax", "a named member of the attention family"),
       Text("attention.qk_norm", QkNormNames(), "none", "normalisation of queries and keys (default by variant)"),
@@ -113,6 +120,17 @@ std::vector<Axis> MakeAxes() {
       Flag("eval.gain", false,
            "above train.length, score loss_targets also with a window of train.length, and their difference"),
       Integer("eval.batch_tokens", 1, 1e9, 1, "tokens a forward pass takes at once (default by preset)"),
+      Text("eval.task", {"loss", "passkey", "mqar", "attention", "attention_map", "multiple_choice", "summaries"},
+           "loss", "what is measured; set by evaluate.tasks, not by hand"),
+      Integer("eval.passkey.trials", 1, 100000, 100, "of task passkey: prompts a length"),
+      Text("eval.passkey.prompt", PasskeyPrompts(), "full",
+           "of task passkey: the SSMax paper's prompt, or a short one"),
+      Integer("eval.passkey.depths", 1, 100, 10, "of task passkey: bins of the key's position"),
+      Integer("eval.mqar.sequences", 1, 1e6, 256, "of task mqar: sequences a length"),
+      Optional(Integer("eval.mqar.pairs", 1, 65536, 1, "of task mqar: key-value pairs of a sequence")),
+      Integer("eval.attention.tokens", 1, kMaxCount, 16384,
+              "of task attention: tokens, in whole windows, that the statistics are over"),
+      Integer("eval.summaries.tokens", 1, 1e6, 64, "of task summaries: tokens generated at most"),
 
       Number("noop.seconds", 0, 86400, 0, "of the test executor: how long a job takes"),
       Text("noop.outcome", {"succeed", "diverge", "code_error", "invalid_config"}, "succeed",
@@ -159,7 +177,7 @@ absl::Status UnknownAxis(std::string_view name) {
   }
   if (!same_group.empty()) return absl::InvalidArgumentError(unknown + DidYouMean(name, same_group));
   return absl::InvalidArgumentError(
-      unknown + "; axes are named model.*, attention.*, train.*, eval.* and noop.* (docs/sweep-files.md)");
+      unknown + "; axes are named model.*, data.*, attention.*, train.*, eval.* and noop.* (docs/sweep-files.md)");
 }
 
 bool HasChoice(const Axis& axis, std::string_view text) {

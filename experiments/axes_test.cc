@@ -93,6 +93,33 @@ TEST(Axes, NumbersInAllTheirSpellingsAreOneValue) {
   }
 }
 
+TEST(Axes, OptionsOfOtherTasksAreLeftOut) {
+  const auto eval = Config({{"eval.passkey.trials", "20"},
+                            {"eval.target_spans", "8"},
+                            {"eval.mqar.sequences", "256"},
+                            {"eval.attention.p", "3"},
+                            {"eval.batch_tokens", "512"}});
+  EXPECT_EQ(ToJson(ActingFor("loss", eval)), R"({"eval.attention.p":3,"eval.batch_tokens":512,"eval.target_spans":8})");
+  EXPECT_EQ(ToJson(ActingFor("passkey", eval)),
+            R"({"eval.attention.p":3,"eval.batch_tokens":512,"eval.passkey.trials":20,"eval.task":"passkey"})");
+  EXPECT_EQ(ToJson(ActingFor("attention_map", eval)), R"({"eval.attention.p":3,"eval.task":"attention_map"})");
+  for (const Axis& axis : Axes()) {
+    if (axis.scope != AxisScope::kEvaluation) continue;
+    v1::Configuration one;
+    one.add_settings()->set_axis(std::string(axis.name));
+    *one.mutable_settings(0)->mutable_value() = NumberValue(7);
+    int tasks = 0;
+    for (const std::string& task : FindAxis("eval.task")->choices) {
+      const v1::Configuration acting = ActingFor(task, one);
+      for (const v1::Setting& setting : acting.settings()) tasks += setting.axis() == axis.name;
+    }
+    EXPECT_GE(tasks, 1) << axis.name;
+  }
+  // Without a mixture it has no prompt.
+  EXPECT_EQ(ToJson(Canonical(Config({{"data.mixture_prompt", "full"}}))), "{}");
+  EXPECT_EQ(Canonical(Config({{"data.mixture_prompt", "full"}, {"data.mixture", "0.1"}})).settings_size(), 2);
+}
+
 TEST(Axes, RefusalsSayWhatWasExpectedAndTheNearestName) {
   EXPECT_THAT(Message(ParseSetting("train.learning_rate", "fast").status()),
               HasSubstr("expected a number from 0 to 10 for train.learning_rate, found \"fast\""));

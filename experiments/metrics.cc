@@ -1,11 +1,43 @@
 #include "experiments/metrics.h"
 
 namespace ablate {
+namespace {
+
+// Each <word> of the pattern is a number without a sign.
+bool IsOfFamily(std::string_view pattern, std::string_view name) {
+  size_t at = 0;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] != '<') {
+      if (at >= name.size() || name[at++] != pattern[i]) return false;
+      continue;
+    }
+    const size_t begin = at;
+    while (at < name.size() && name[at] >= '0' && name[at] <= '9') ++at;
+    if (at == begin) return false;
+    i = pattern.find('>', i);
+  }
+  return at == name.size();
+}
+
+}  // namespace
 
 const std::vector<Metric>& Metrics() {
   static const auto& metrics = *new std::vector<Metric>{
       {"loss_targets", true, true, false, "mean loss over the target spans, the same tokens at every length"},
       {"loss", true, true, false, "mean loss over all positions of consecutive windows"},
+      {"passkey_accuracy", true, true, false, "share of prompts whose key was repeated", "passkey", true},
+      {"mqar_accuracy", true, true, false, "share of queries answered with their key's value", "mqar", true},
+      {"attention_entropy", true, true, false, "entropy of a row's weights in nats, mean over rows, layers and heads",
+       "attention"},
+      {"attention_entropy_ratio", true, true, false,
+       "entropy / log n, mean over rows from the second on, layers and heads", "attention"},
+      {"attention_entropy_slope", true, true, false,
+       "slope of row entropy on log n (least squares), mean over layers and heads", "attention"},
+      {"acc", true, true, false, "share of questions whose right choice is the most likely", "multiple_choice", true},
+      {"acc_norm", true, true, false, "the same with log likelihoods per byte of the choice", "multiple_choice", true},
+      {"rouge1", true, true, false, "F1 of ROUGE-1, mean over texts", "summaries"},
+      {"rouge2", true, true, false, "F1 of ROUGE-2", "summaries"},
+      {"rougeL", true, true, false, "F1 of ROUGE-L", "summaries"},
       {"loss_per_byte", false, true, false, "loss_targets per byte of the targets' text, in nats"},
       {"bits_per_byte", false, true, false, "the same in bits"},
       {"loss_targets_windowed", false, true, false,
@@ -26,6 +58,28 @@ const std::vector<Metric>& Metrics() {
       {"loss_by_position.16T", false, true, false, "after those, up to 16 times"},
       {"loss_tokens", false, true, false, "targets that `loss` scored"},
       {"target_tokens", false, true, false, "targets that `loss_targets` scored"},
+      {"passkey_accuracy.depth_<k>_of_<n>", false, true, false,
+       "passkey_accuracy where the key lies in the k-th of n bins", "passkey", true},
+      {"mqar_loss", false, true, false, "mean loss over the answers", "mqar"},
+      {"attention_largest", false, true, false, "largest weight of a row, mean over rows, layers and heads",
+       "attention"},
+      {"attention_first", false, true, false, "weight on the first token", "attention"},
+      {"attention_zeros", false, true, false, "share of a row's weights that are exactly zero", "attention"},
+      {"attention_uncontrasted", false, true, false, "share of rows without contrast to sharpen", "attention"},
+      {"attention_zero_rows", false, true, false, "share of rows whose weights are all zero", "attention"},
+      {"attention_entropy.l<layer>.h<head>", false, true, false, "attention_entropy of one head", "attention"},
+      {"attention_entropy_ratio.l<layer>.h<head>", false, true, false, "attention_entropy_ratio of one head",
+       "attention"},
+      {"attention_entropy_slope.l<layer>.h<head>", false, true, false, "attention_entropy_slope of one head",
+       "attention"},
+      {"attention_largest.l<layer>.h<head>", false, true, false, "attention_largest of one head", "attention"},
+      {"attention_first.l<layer>.h<head>", false, true, false, "attention_first of one head", "attention"},
+      {"attention_zeros.l<layer>.h<head>", false, true, false, "attention_zeros of one head", "attention"},
+      {"attention_uncontrasted.l<layer>.h<head>", false, true, false, "attention_uncontrasted of one head",
+       "attention"},
+      {"attention_zero_rows.l<layer>.h<head>", false, true, false, "attention_zero_rows of one head", "attention"},
+      {"choice_items", false, true, false, "questions asked", "multiple_choice"},
+      {"summary_items", false, true, false, "texts summarised", "summaries"},
       {"zero_rows", false, true, true, "attention rows whose weights are all zero"},
       {"uncontrasted_rows", false, true, true, "attention rows without contrast to sharpen"},
       {"final_train_loss", false, false, true, "mean training loss of the last 20 steps"},
@@ -41,9 +95,25 @@ std::vector<std::string> MetricNames() {
   return names;
 }
 
+const Metric* FindMetric(std::string_view name) {
+  const auto rank = static_cast<size_t>(MetricRank(name));
+  return rank < Metrics().size() ? &Metrics()[rank] : nullptr;
+}
+
 bool IsHeadline(std::string_view metric) {
-  const auto rank = static_cast<size_t>(MetricRank(metric));
-  return rank < Metrics().size() && Metrics()[rank].headline;
+  const Metric* found = FindMetric(metric);
+  return found != nullptr && found->headline;
+}
+
+bool MatchesMetric(std::string_view pattern, std::string_view metric) {
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == metric;
+  if (metric.substr(0, star) != pattern.substr(0, star)) return false;
+  const std::string_view rest = pattern.substr(star + 1);
+  for (size_t from = star; from <= metric.size(); ++from) {
+    if (MatchesMetric(rest, metric.substr(from))) return true;
+  }
+  return false;
 }
 
 bool IsLoss(std::string_view metric) {
@@ -71,7 +141,8 @@ PositionRange PositionsOf(std::string_view metric) {
 int MetricRank(std::string_view metric) {
   int rank = 0;
   for (const Metric& known : Metrics()) {
-    if (known.name == metric) break;
+    if (known.name == metric || (known.name.find('<') != std::string_view::npos && IsOfFamily(known.name, metric)))
+      break;
     ++rank;
   }
   return rank;

@@ -9,17 +9,25 @@
 namespace ablate {
 
 struct Metric {
+  // Of a family with its placeholders, each a number: "attention_entropy.l<layer>.h<head>".
   std::string_view name;
   // People come for it: shown first, and recorded as diverged for an evaluation that could not be measured.
   bool headline = false;
   bool of_evaluation = false, of_stage = false;  // which results carry it
   std::string_view summary;
+  std::string_view task = "loss";  // of an evaluation: which value of eval.task measures it
+  // Right answers as a share of the tries of a run, so that an interval within a run is Wilson's.
+  bool rate = false;
 };
 
 // In the order to show, headline metrics first.
 const std::vector<Metric>& Metrics();
 std::vector<std::string> MetricNames();
+// The row of a name, or of the family that it belongs to ("attention_entropy.l0.h3"); nullptr: no metric of that name.
+const Metric* FindMetric(std::string_view name);
 bool IsHeadline(std::string_view metric);
+// Whether `metric` is what `pattern` asks for: the same text, where a * stands for any: "attention_entropy.*".
+bool MatchesMetric(std::string_view pattern, std::string_view metric);
 // Whether claims, selections and tuning may be about it: a loss (lower is better), or `gain` (higher is better). The
 // others are constants and counts.
 bool IsLoss(std::string_view metric);
@@ -29,7 +37,8 @@ struct PositionRange {
   double from = 0, to = 0;
 };
 PositionRange PositionsOf(std::string_view metric);
-// The place in Metrics(); their number for a name that is not there (a noop executor may report any).
+// The place in Metrics(), of a family's member that of its row; their number for a name that is not there (a noop
+// executor may report any).
 int MetricRank(std::string_view metric);
 
 }  // namespace ablate

@@ -39,6 +39,33 @@ TEST(Metrics, LossesAreLosses) {
   EXPECT_EQ(PositionsOf("loss_by_position.16T").to, 16);
 }
 
+TEST(Metrics, MembersOfAFamilyAreOfItsRow) {
+  ASSERT_NE(FindMetric("attention_entropy.l0.h11"), nullptr);
+  EXPECT_EQ(FindMetric("attention_entropy.l0.h11")->name, "attention_entropy.l<layer>.h<head>");
+  EXPECT_FALSE(IsHeadline("attention_entropy.l0.h11"));
+  EXPECT_TRUE(IsHeadline("attention_entropy") && IsHeadline("passkey_accuracy"));
+  EXPECT_EQ(FindMetric("passkey_accuracy.depth_3_of_10")->task, "passkey");
+  EXPECT_TRUE(FindMetric("passkey_accuracy.depth_3_of_10")->rate);
+  EXPECT_LT(MetricRank("attention_entropy"), MetricRank("attention_entropy.l0.h0"));
+  for (const char* none : {"attention_entropy.l.h0", "attention_entropy.l0.h0.", "attention_entropy.l0", "acc.l0.h0",
+                           "passkey_accuracy.depth_x_of_10", "attention_entropy.l-1.h0"}) {
+    EXPECT_EQ(FindMetric(none), nullptr) << none;
+  }
+  for (const Metric& metric : Metrics()) {
+    EXPECT_EQ(FindMetric(metric.name.substr(0, metric.name.find('<'))) == &metric,
+              metric.name.find('<') == std::string_view::npos)
+        << metric.name;
+  }
+}
+
+TEST(Metrics, APatternNamesMany) {
+  EXPECT_TRUE(MatchesMetric("loss", "loss") && !MatchesMetric("loss", "loss_targets"));
+  EXPECT_TRUE(MatchesMetric("attention_entropy.*", "attention_entropy.l1.h2"));
+  EXPECT_FALSE(MatchesMetric("attention_entropy.*", "attention_entropy"));
+  EXPECT_TRUE(MatchesMetric("*.l1.*", "attention_entropy.l1.h2") && MatchesMetric("*", ""));
+  EXPECT_FALSE(MatchesMetric("*.l1.*", "attention_entropy.l2.h1"));
+}
+
 TEST(Metrics, TheDocsPrintTheTable) {
   const auto docs = ReadFile(ABLATE_DOCS_DIR "/results-database.md");
   ASSERT_TRUE(docs.ok()) << docs.status();

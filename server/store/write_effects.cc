@@ -115,7 +115,7 @@ absl::Status WriteWorkers(Connection& db, const std::vector<WorkerRecord>& worke
   return absl::OkStatus();
 }
 
-// Of an evaluation that is known to be without a value: the metrics that every evaluation has.
+// Of an evaluation that is known to be without a value: the metrics that every evaluation of its task has.
 absl::Status WriteDivergedUnrun(Connection& db, JobRow job, int64_t wall_us) {
   for (const Metric& metric : Metrics()) {
     if (!metric.headline) continue;
@@ -123,8 +123,9 @@ absl::Status WriteDivergedUnrun(Connection& db, JobRow job, int64_t wall_us) {
         "INSERT OR REPLACE INTO evaluation_results (evaluation, metric, value, non_finite, status, job, device, at_us) "
         "SELECT e.row, ?, NULL, NULL, 'diverged', j.row, COALESCE((SELECT p.device FROM jobs p WHERE p.row = "
         "j.parent), ''), ? "
-        "FROM jobs j JOIN evaluations e ON e.key = j.key WHERE j.row = ? AND j.kind = 'EVALUATION'",
-        std::string(metric.name), wall_us, job));
+        "FROM jobs j JOIN evaluations e ON e.key = j.key WHERE j.row = ? AND j.kind = 'EVALUATION' AND "
+        "COALESCE(json_extract(e.eval_config, '$.\"eval.task\"'), 'loss') = ?",
+        std::string(metric.name), wall_us, job, std::string(metric.task)));
   }
   // A diverged child stage hands the device on to what hangs on it.
   return db.Run("UPDATE jobs SET device = (SELECT p.device FROM jobs p WHERE p.row = jobs.parent) WHERE row = ?", job);

@@ -127,8 +127,12 @@ absl::Status WriteMetrics(Connection& db, const JobRef& job, const v1::TaskResul
         row, metric, stored.value, stored.non_finite, ok ? "ok" : "diverged", job.row, result.device_kind(), wall_us);
   };
   if (!stage && diverged) {
+    ABLATE_ASSIGN_OR_RETURN(
+        Statement task,
+        db.Query("SELECT COALESCE(json_extract(eval_config, '$.\"eval.task\"'), 'loss') FROM evaluations WHERE row = ?", row));
+    ABLATE_RETURN_IF_ERROR(task.Step().status());
     for (const Metric& metric : Metrics()) {
-      if (metric.headline) ABLATE_RETURN_IF_ERROR(insert(std::string(metric.name), {}));
+      if (metric.headline && metric.task == task.Text(0)) ABLATE_RETURN_IF_ERROR(insert(std::string(metric.name), {}));
     }
   }
   for (const v1::MetricValue& metric : result.metrics()) {
