@@ -12,7 +12,7 @@
 #include "base/status_macros.h"
 #include "experiments/axes.h"
 #include "proto/trainer.pb.h"
-#include "worker/trainer/memory_plan.h"
+#include "worker/trainer/probes/probe.h"
 #include "worker/trainer/scoring.h"
 #include "worker/trainer/train_config.h"
 
@@ -63,12 +63,13 @@ absl::Status Evaluator::Load(const v1::RunEvaluation& request, const DataSet& da
   return absl::OkStatus();
 }
 
-absl::Status Evaluator::CheckMemory(const ModelConfig& model, const EvalConfig& eval, int length, int64_t windows) {
+absl::Status Evaluator::CheckMemory(const ModelConfig& model, const EvalConfig& eval, EvaluationPass pass, int length,
+                                    int64_t windows) {
   const auto rows = static_cast<int>(std::clamp<int64_t>(eval.batch_tokens / length, 1, windows));
-  ABLATE_ASSIGN_OR_RETURN(const MemoryNeed need, EvaluationNeed(*backend_, model, rows, length, eval.options));
+  ABLATE_ASSIGN_OR_RETURN(const MemoryNeed need, EvaluationNeed(*backend_, model, pass, rows, length, eval.options));
   // What an evaluation took, the loaded model keeps for the next.
   if (need.total() <= memory_planned_) return absl::OkStatus();
-  ABLATE_RETURN_IF_ERROR(PlanEvaluation(backend_, model, rows, length, eval.options,
+  ABLATE_RETURN_IF_ERROR(PlanEvaluation(backend_, model, pass, rows, length, eval.options,
                                         std::max(memory_planned_, model_->allocated_bytes())));
   memory_planned_ = need.total();
   return absl::OkStatus();
@@ -77,13 +78,58 @@ absl::Status Evaluator::CheckMemory(const ModelConfig& model, const EvalConfig& 
 absl::StatusOr<bool> Evaluator::Run(const v1::RunEvaluation& request, DataSet* data, TaskControl* control,
                                     v1::TaskResult* result) {
   const v1::EvaluationTask& task = request.task();
+  if (request.weights_path().empty()) return absl::InvalidArgumentError("an evaluation needs weights, and none came");
+  ABLATE_ASSIGN_OR_RETURN(const TrainConfig train, TrainConfigFrom(task.config(), data->tokens().vocabulary()));
+  ABLATE_RETURN_IF_ERROR(CheckConfiguration(task.config(), task.eval_config()));
+  if (ConfigView(task.config(), task.eval_config()).Text("eval.task") == "loss") {
+    return MeasureLosses(request, train, data, control, result);
+  }
+  ABLATE_RETURN_IF_ERROR(CheckEvaluationLength(ConfigView(task.config()), task.length_tokens()));
+  ABLATE_ASSIGN_OR_RETURN(const EvalConfig eval,
+                          EvalConfigFrom(task.config(), task.eval_config(), task.length_tokens()));
+  return RunProbe(request, train, eval, data, control, result);
+}
+
+absl::StatusOr<bool> Evaluator::RunProbe(const v1::RunEvaluation& request, const TrainConfig& train,
+                                         const EvalConfig& eval, DataSet* data, TaskControl* control,
+                                         v1::TaskResult* result) {
+  const v1::EvaluationTask& task = request.task();
+  const Probe probe = FindProbe(eval.task);
+  if (probe == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("eval.task ", eval.task, " is none that this build measures"));
+  }
+  if (request.file_paths_size() != task.files_size() || request.tokenizer_paths_size() != task.tokenizer_size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "task ", eval.task, " has ", task.files_size(), " files and ", task.tokenizer_size(), " of a tokenizer, but ",
+        request.file_paths_size(), " and ", request.tokenizer_paths_size(), " paths came"));
+  }
+  ABLATE_RETURN_IF_ERROR(Load(request, *data));
+  const ProbeContext context{
+      .model = model_.get(),
+      .task = task,
+      .train = train,
+      .eval = eval,
+      .data = data,
+      .seed = static_cast<uint64_t>(task.seed()),
+      .length = static_cast<int>(task.length_tokens()),
+      .name = task.split(),
+      .file_paths = {request.file_paths().begin(), request.file_paths().end()},
+      .tokenizer_paths = {request.tokenizer_paths().begin(), request.tokenizer_paths().end()},
+      .output_dir = request.output_dir(),
+      .control = control,
+      .reserve = [&](EvaluationPass pass, int64_t sequences,
+                     int length) { return CheckMemory(train.model, eval, pass, length, sequences); }};
+  return probe(context, result);
+}
+
+absl::StatusOr<bool> Evaluator::MeasureLosses(const v1::RunEvaluation& request, const TrainConfig& train, DataSet* data,
+                                              TaskControl* control, v1::TaskResult* result) {
+  const v1::EvaluationTask& task = request.task();
   const auto split = ParseSplit(task.split());
   if (!split) {
     return absl::InvalidArgumentError(
         absl::StrCat("split \"", task.split(), "\" is unknown; expected selection or confirmation"));
   }
-  if (request.weights_path().empty()) return absl::InvalidArgumentError("an evaluation needs weights, and none came");
-  ABLATE_ASSIGN_OR_RETURN(const TrainConfig train, TrainConfigFrom(task.config(), data->tokens().vocabulary()));
   const int T = train.model.train_length;
   ABLATE_ASSIGN_OR_RETURN(const DataSplits splits, data->Splits(T));
   ABLATE_ASSIGN_OR_RETURN(const TargetSpans* spans, data->Spans(T, *split));
@@ -98,7 +144,7 @@ absl::StatusOr<bool> Evaluator::Run(const v1::RunEvaluation& request, DataSet* d
     ABLATE_ASSIGN_OR_RETURN(loss_windows, LossWindows(splits.of(*split), T, length, eval.loss_tokens));
   }
   ABLATE_RETURN_IF_ERROR(Load(request, *data));
-  ABLATE_RETURN_IF_ERROR(CheckMemory(train.model, eval, length,
+  ABLATE_RETURN_IF_ERROR(CheckMemory(train.model, eval, EvaluationPass::kLosses, length,
                                      static_cast<int64_t>(std::max(target_windows.size(), loss_windows.size()))));
 
   ABLATE_ASSIGN_OR_RETURN(const Score targets,

@@ -128,13 +128,13 @@ absl::StatusOr<MemoryNeed> TrainingNeed(const Backend& backend, const ModelConfi
   return need;
 }
 
-absl::StatusOr<MemoryNeed> EvaluationNeed(const Backend& backend, const ModelConfig& config, int B, int T,
-                                          const EvalOptions& options) {
+absl::StatusOr<MemoryNeed> EvaluationNeed(const Backend& backend, const ModelConfig& config, EvaluationPass pass, int B,
+                                          int T, const EvalOptions& options) {
   CountingBackend counting(backend);
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, Model::Create(&counting, config));
   MemoryNeed need;
   need.weights = model->allocated_bytes();
-  ABLATE_RETURN_IF_ERROR(model->ReserveEvaluation(B, T, options));
+  ABLATE_RETURN_IF_ERROR(model->ReserveEvaluation(pass, B, T, options));
   need.logits = model->LogitBytes(int64_t{model->EvaluationGroup(B, T)} * T);
   need.activations = model->allocated_bytes() - need.weights - need.logits;
   need.workspace = backend.WorkspaceBytes({model->EvaluationGroup(B, T), T, config.heads, config.head_dim(), 0},
@@ -182,12 +182,12 @@ absl::StatusOr<Recompute> PlanTraining(Backend* backend, const ModelConfig& conf
                   "model or train.length");
 }
 
-absl::Status PlanEvaluation(Backend* backend, const ModelConfig& config, int B, int T, const EvalOptions& options,
-                            int64_t held) {
-  ABLATE_ASSIGN_OR_RETURN(const MemoryNeed need, EvaluationNeed(*backend, config, B, T, options));
+absl::Status PlanEvaluation(Backend* backend, const ModelConfig& config, EvaluationPass pass, int B, int T,
+                            const EvalOptions& options, int64_t held) {
+  ABLATE_ASSIGN_OR_RETURN(const MemoryNeed need, EvaluationNeed(*backend, config, pass, B, T, options));
   const int64_t free = backend->FreeBytes();
   if (need.total() - held <= free) return absl::OkStatus();
-  ABLATE_ASSIGN_OR_RETURN(const MemoryNeed least, EvaluationNeed(*backend, config, 1, T, options));
+  ABLATE_ASSIGN_OR_RETURN(const MemoryNeed least, EvaluationNeed(*backend, config, pass, 1, T, options));
   return TooLarge(
       "evaluation", need, free + held,
       least.total() - held <= free

@@ -26,15 +26,15 @@ struct MemoryNeed {
 // Of B sequences of T tokens at a time. InvalidArgument: as Model::Create.
 absl::StatusOr<MemoryNeed> TrainingNeed(const Backend& backend, const ModelConfig& config, int B, int T,
                                         Recompute recompute);
-absl::StatusOr<MemoryNeed> EvaluationNeed(const Backend& backend, const ModelConfig& config, int B, int T,
-                                          const EvalOptions& options);
+absl::StatusOr<MemoryNeed> EvaluationNeed(const Backend& backend, const ModelConfig& config, EvaluationPass pass, int B,
+                                          int T, const EvalOptions& options);
 
 // What to run: kNone or kBlocks. `batch` sequences a step in `accumulation` parts. ResourceExhausted: it does not fit
 // into backend->FreeBytes() (says how much is needed for what, how much is free, and what to do).
 absl::StatusOr<Recompute> PlanTraining(Backend* backend, const ModelConfig& config, int batch, int accumulation, int T,
                                        Recompute wanted);
 // `held`: bytes of it that are allocated already. ResourceExhausted: as above.
-absl::Status PlanEvaluation(Backend* backend, const ModelConfig& config, int B, int T, const EvalOptions& options,
-                            int64_t held);
+absl::Status PlanEvaluation(Backend* backend, const ModelConfig& config, EvaluationPass pass, int B, int T,
+                            const EvalOptions& options, int64_t held);
 
 }  // namespace ablate

@@ -65,7 +65,7 @@ TEST(MemoryPlanTest, APlanIsWhatTrainingTakes) {
 TEST(MemoryPlanTest, APlanIsWhatEvaluationTakes) {
   LimitedBackend backend;
   for (const int T : {32, 512}) {
-    const auto need = EvaluationNeed(backend, Config(), 3, T, {});
+    const auto need = EvaluationNeed(backend, Config(), EvaluationPass::kLosses, 3, T, {});
     ASSERT_TRUE(need.ok()) << need.status();
     const auto model = Model::Create(&backend, Config());
     ASSERT_TRUE(model.ok()) << model.status();
@@ -133,15 +133,15 @@ TEST(MemoryPlanTest, TheAdviceIsForTheModeAskedFor) {
 
 TEST(MemoryPlanTest, AnEvaluationCountsWhatItHoldsAlready) {
   LimitedBackend backend;
-  const int64_t need = EvaluationNeed(backend, Config(), 4, 64, {})->total();
-  const int64_t one = EvaluationNeed(backend, Config(), 1, 64, {})->total();
+  const int64_t need = EvaluationNeed(backend, Config(), EvaluationPass::kLosses, 4, 64, {})->total();
+  const int64_t one = EvaluationNeed(backend, Config(), EvaluationPass::kLosses, 1, 64, {})->total();
   backend.free = need - 100;
-  EXPECT_TRUE(PlanEvaluation(&backend, Config(), 4, 64, {}, 100).ok());
-  absl::Status refused = PlanEvaluation(&backend, Config(), 4, 64, {}, 0);
+  EXPECT_TRUE(PlanEvaluation(&backend, Config(), EvaluationPass::kLosses, 4, 64, {}, 100).ok());
+  absl::Status refused = PlanEvaluation(&backend, Config(), EvaluationPass::kLosses, 4, 64, {}, 0);
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("Lower eval.batch_tokens: 64"));
   backend.free = one - 1;
-  refused = PlanEvaluation(&backend, Config(), 4, 64, {}, 0);
+  refused = PlanEvaluation(&backend, Config(), EvaluationPass::kLosses, 4, 64, {}, 0);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("Not even one sequence"));
 }
 

@@ -81,7 +81,7 @@ absl::Status Model::ReserveTraining(int B, int T) {
   return impl_->EnsureActivations(impl_->TrainingGroup(B, T), T);
 }
 
-absl::Status Model::ReserveEvaluation(int B, int T, const EvalOptions& options) {
+absl::Status Model::ReserveEvaluation(EvaluationPass, int B, int T, const EvalOptions& options) {
   const AttentionSpec& spec = options.attention ? *options.attention : impl_->config.attention;
   return impl_->EnsureEvalArrays(impl_->EvaluationGroup(B, T), T, spec.qk_norm == QkNorm::kL2);
 }

@@ -43,6 +43,11 @@ struct EvalOptions {
   int window = 0;
 };
 
+// What a pass of evaluation holds memory for beside the weights.
+enum class EvaluationPass {
+  kLosses,  // Evaluate
+};
+
 // base' = base (factor L / T_train - (factor - 1))^(d / (d - 2)) for L > T_train, else base. d is the head dimension (>
 // 2). Source: Dynamic NTK as in arXiv 2501.13428; docs/attention.md.
 double DynamicNtkBase(double base, double factor, int64_t length, int64_t train_length, int head_dim);
@@ -78,9 +83,9 @@ class Model {
   absl::StatusOr<BatchLoss> ForwardBackward(const int32_t* tokens, const int32_t* targets, int B, int T,
                                             double grad_scale);
 
-  // Allocates now what ForwardBackward will need for such a batch, or Evaluate.
+  // Allocates now what ForwardBackward will need for such a batch, or a pass of evaluation.
   absl::Status ReserveTraining(int B, int T);
-  absl::Status ReserveEvaluation(int B, int T, const EvalOptions& options);
+  absl::Status ReserveEvaluation(EvaluationPass pass, int B, int T, const EvalOptions& options);
 
   absl::Status ZeroGradients();
   // Global norm of the gradients as they are.

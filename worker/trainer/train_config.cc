@@ -82,6 +82,19 @@ absl::StatusOr<EvalConfig> EvalConfigFrom(const v1::Configuration& training, con
   config.loss_tokens = view.Integer("eval.loss_tokens");
   config.gain = view.Flag("eval.gain");
   config.batch_tokens = view.Integer("eval.batch_tokens");
+  config.task = view.Text("eval.task");
+  config.passkey.trials = static_cast<int>(view.Integer("eval.passkey.trials"));
+  config.passkey.depths = static_cast<int>(view.Integer("eval.passkey.depths"));
+  const std::string prompt = view.Text("eval.passkey.prompt");
+  const auto form = ParsePasskeyPrompt(prompt);
+  if (!form) return absl::InvalidArgumentError(absl::StrCat("eval.passkey.prompt \"", prompt, "\" is unknown"));
+  config.passkey.prompt = *form;
+  config.mqar.sequences = static_cast<int>(view.Integer("eval.mqar.sequences"));
+  config.mqar.pairs =
+      static_cast<int>(view.Integer(view.Has("eval.mqar.pairs") ? "eval.mqar.pairs" : "data.mqar.pairs"));
+  config.mqar.vocabulary = static_cast<int>(view.Integer("data.mqar.vocabulary"));
+  config.attention_tokens = view.Integer("eval.attention.tokens");
+  config.summary_tokens = static_cast<int>(view.Integer("eval.summaries.tokens"));
   return config;
 }
 

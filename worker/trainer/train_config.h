@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/trainer/model.h"
+#include "worker/trainer/passkey_text.h"
 #include "worker/trainer/schedule.h"
 
 namespace ablate {
@@ -34,6 +35,16 @@ struct EvalConfig {
   int64_t loss_tokens = 0;  // 0: `loss` is not measured
   bool gain = false;        // measure what keys before the last T_train are good for
   int64_t batch_tokens = 1;
+  std::string task = "loss";  // what is measured; the others: probes/probe.h
+  struct {
+    int trials = 100, depths = 10;
+    PasskeyPrompt prompt = PasskeyPrompt::kFull;
+  } passkey;
+  struct {
+    int sequences = 256, pairs = 8, vocabulary = 128;  // pairs: of training where evaluation names none
+  } mqar;
+  int64_t attention_tokens = 16384;  // that the statistics are taken over
+  int summary_tokens = 64;           // generated at most
 };
 
 // What train.precision says. Whether the device can do it is the device's to say.
