@@ -37,6 +37,17 @@ struct AttentionCounts {
   int64_t uncontrasted_rows = 0;  // sharpened rows with largest y <= 1e-3 kept their unsharpened weights
 };
 
+// What AttentionStatistics says of a row's final weights w over its n attended keys: kAttentionStatistics floats, in
+// this order.
+enum AttentionStatistic {
+  kRowEntropy,  // nats, of w / sum w: 0 where one key has all, log n where all have the same; 0 of a zero row
+  kRowLargest,  // the largest w (as it stands: members without l1 need not sum to 1)
+  kRowFirst,    // w of position 0; 0 where a window leaves it out
+  kRowZeros,    // share of the n keys whose w the formula makes 0 (phi = 0, or y = 0); underflow does not count
+  kRowKind,     // 0: plain; 1: a sharpened row without contrast, w = a; 2: a zero row (others 0, kRowZeros 1)
+  kAttentionStatistics
+};
+
 // What activations are stored in, and what matrix products read. kBf16: the parameters stay float32 (master weights);
 // a product reads them rounded, from a copy that the backend may keep (2 bytes a weight, which plans for memory count).
 enum class Precision { kFloat32, kBf16 };
@@ -157,6 +168,36 @@ class Backend {
                                  const Element* k, const Element* v, const float* learned_s, const float* learned_b,
                                  const Element* out, const Element* dout, const float* row_stats, Element* dq,
                                  Element* dk, Element* dv, float* dlearned_s, float* dlearned_b) = 0;
+
+  // Statistics of each row's weights, from what AttentionForward is given: statistics[B,H,T,kAttentionStatistics].
+  // Computed over tiles, in the passes that forward has; memory beside the arguments is linear in T. Not counted in
+  // TakeAttentionCounts (kRowKind says it by row).
+  virtual void AttentionStatistics(const AttentionSpec& spec, const AttentionShape& shape, const Element* q,
+                                   const Element* k, const float* learned_s, const float* learned_b,
+                                   float* statistics) = 0;
+
+  // --- generation: a cache of keys and values of B sequences, keys, values [B,H,capacity,D] each, where position t has
+  // row t. Keys are kept before RoPE and before l2 normalisation, so that one cache serves whatever base the evaluation
+  // has.
+  //
+  // Rows [0, T) of the cache from the packed projections of whole sequences, qkv[B*T,3C] (those that QkvForward
+  // reads). T <= capacity. Of padded sequences the padding is cached too; AttentionDecode overwrites it.
+  virtual void CacheKeyValue(const Element* qkv, Element* keys, Element* values, const AttentionShape& shape,
+                             int capacity) = 0;
+  // One new position of each sequence: appends its key and value to the cache, then attends. What QkvForward and
+  // AttentionForward would give for that row of the whole sequence: spec.qk_norm is applied here, and RoPE of the table
+  // cos/sin[shape.T, D/2] (null: no rotation), on the query and on every cached key. Equal within rounding, not to the
+  // bit. Sequence b has n_b keys, the new one's included, so its new position is n_b - 1: lengths[b] of lengths[B] in
+  // the backend's memory, 1 <= lengths[b] <= shape.T (a caller's duty, not checked on a device), or shape.T of all where
+  // lengths is null. shape.T <= capacity. qkv[B,3C]: the packed projections of the new positions. out[B,C].
+  // Its rows are not counted in TakeAttentionCounts. Memory beside the arguments: O(B H T) floats.
+  virtual void AttentionDecode(const AttentionSpec& spec, const AttentionShape& shape, int capacity,
+                               const int32_t* lengths, const Element* qkv, const float* cos, const float* sin,
+                               const float* learned_s, const float* learned_b, Element* keys, Element* values,
+                               Element* out) = 0;
+  // out[N]: the index of the largest of each row of logits[N,V], the lowest of equal ones; rows lie LogitStride(V)
+  // apart. NaN is above every number, so that a broken model shows as the index of its first NaN.
+  virtual void ArgMax(const Element* logits, int32_t* out, int N, int V) = 0;
 
   // --- cross-entropy: losses[N] = -log softmax(logits[N,V])[target], in nats; a target of -1 scores 0 and has no
   // gradient. Rows lie LogitStride(V) apart.

@@ -89,6 +89,23 @@ class ForwardingBackend : public Backend {
     return inner_->AttentionBackward(spec, shape, q, k, v, learned_s, learned_b, out, dout, row_stats, dq, dk, dv,
                                      dlearned_s, dlearned_b);
   }
+  void AttentionStatistics(const AttentionSpec& spec, const AttentionShape& shape, const Element* q, const Element* k,
+                           const float* learned_s, const float* learned_b, float* statistics) override {
+    return inner_->AttentionStatistics(spec, shape, q, k, learned_s, learned_b, statistics);
+  }
+  void CacheKeyValue(const Element* qkv, Element* keys, Element* values, const AttentionShape& shape,
+                     int capacity) override {
+    return inner_->CacheKeyValue(qkv, keys, values, shape, capacity);
+  }
+  void AttentionDecode(const AttentionSpec& spec, const AttentionShape& shape, int capacity, const int32_t* lengths,
+                       const Element* qkv, const float* cos, const float* sin, const float* learned_s,
+                       const float* learned_b, Element* keys, Element* values, Element* out) override {
+    return inner_->AttentionDecode(spec, shape, capacity, lengths, qkv, cos, sin, learned_s, learned_b, keys, values,
+                                   out);
+  }
+  void ArgMax(const Element* logits, int32_t* out, int N, int V) override {
+    return inner_->ArgMax(logits, out, N, V);
+  }
   void CrossEntropyForward(const Element* logits, const int32_t* targets, float* losses, int N, int V) override {
     return inner_->CrossEntropyForward(logits, targets, losses, N, V);
   }

@@ -163,6 +163,11 @@ Chunks EvenChunks(int T, int rows) {
   return chunks;
 }
 
+Chunks ForwardChunks(int T) {
+  constexpr int kChunkRows = 384;
+  return EvenChunks(T, T >= 2 * kChunkRows ? kChunkRows : T);
+}
+
 // Each chunk has a partial dk and dv, so there are few, and none where heads alone keep threads busy. Causal work grows
 // with the square of the row.
 Chunks BackwardChunks(const Call& call) {
@@ -227,6 +232,33 @@ void ForwardChunk(const Call& call, attention::ForwardRow forward_row, int b, in
     for (int r = 0; r < panel.rows; ++r) {
       float* to = out + (int64_t{b} * shape.T + row + r) * call.model_width() + int64_t{h} * D;
       for (int d = 0; d < D; ++d) to[d] = sums[r * width + d] * scales[r];
+    }
+  }
+}
+
+// statistics: of the chunk's head.
+void StatisticsChunk(const Call& call, attention::StatisticsRow statistics_row, int h, int begin, int end,
+                     const float* q, const float* k, float* statistics) {
+  const AttentionShape& shape = call.shape;
+  const int D = shape.D, width = call.width;
+  Scratch& scratch = ThreadScratch();
+  const int64_t tile_floats = int64_t{call.panel_blocks()} * call.R * kKeyBlock;
+  scratch.Reset(tile_floats + call.padded_T() * D + int64_t{call.R} * width + 64);
+  float* const tiles = scratch.Take(tile_floats);
+  float* const packed_k = scratch.Take(call.padded_T() * D);
+  float* const q_rows = scratch.Take(int64_t{call.R} * width);
+  attention::PackTransposed(k, D, call.first_key(begin) / kKeyBlock, (end + kKeyBlock - 1) / kKeyBlock, shape.T, D,
+                            packed_k);
+  Panel panel;
+  for (int row = begin; row < end; row += call.R) {
+    panel.Set(call, row, end);
+    attention::PackRows(q + int64_t{row} * D, D, panel.rows, panel.R, D, width, nullptr, q_rows);
+    attention::ScoreTiles(q_rows, width, D, packed_k, panel.R, panel.ranges.data(), panel.first_block, tiles);
+    for (int r = 0; r < panel.rows; ++r) {
+      const RowSpan span = panel.Span(call, r);
+      RowConst constants = call.Row(row + r, h);
+      if (!call.slopes.empty()) constants = attention::ApplyAlibi(constants, row + r, span, tiles);
+      statistics_row(call.config, constants, span, tiles, statistics + (int64_t{row} + r) * kAttentionStatistics);
     }
   }
 }
@@ -316,10 +348,9 @@ int64_t BackwardScratchFloats(const Call& call) {
 void CpuAttentionForward(int threads, const AttentionSpec& spec, const AttentionShape& shape, const float* q,
                          const float* k, const float* v, const float* learned_s, const float* learned_b, float* out,
                          float* row_stats, AttentionCounts* counts) {
-  constexpr int kChunkRows = 384;
   const Call call(spec, shape, 1, learned_s, learned_b);
   const attention::ForwardRow forward_row = attention::ForwardRowFor(spec.activation, call.config);
-  const Chunks chunks = EvenChunks(shape.T, shape.T >= 2 * kChunkRows ? kChunkRows : shape.T);
+  const Chunks chunks = ForwardChunks(shape.T);
   const int64_t heads = int64_t{shape.B} * shape.H, head_floats = int64_t{shape.T} * shape.D;
   const int64_t tasks = heads * chunks.count();
   std::vector<AttentionCounts> task_counts(tasks);
@@ -336,6 +367,21 @@ void CpuAttentionForward(int threads, const AttentionSpec& spec, const Attention
     counts->zero_rows += c.zero_rows;
     counts->uncontrasted_rows += c.uncontrasted_rows;
   }
+}
+
+void CpuAttentionStatistics(int threads, const AttentionSpec& spec, const AttentionShape& shape, const float* q,
+                            const float* k, const float* learned_s, const float* learned_b, float* statistics) {
+  const Call call(spec, shape, 1, learned_s, learned_b);
+  const attention::StatisticsRow statistics_row = attention::StatisticsRowFor(spec.activation, call.config);
+  const Chunks chunks = ForwardChunks(shape.T);
+  const int64_t heads = int64_t{shape.B} * shape.H, head_floats = int64_t{shape.T} * shape.D;
+  ForTasks(threads, heads * chunks.count(), [&](int64_t task) {
+    const int64_t head = task / chunks.count();
+    const int chunk = static_cast<int>(task % chunks.count());
+    StatisticsChunk(call, statistics_row, static_cast<int>(head % shape.H), chunks.begin[chunk],
+                    chunks.begin[chunk + 1], q + head * head_floats, k + head * head_floats,
+                    statistics + head * shape.T * kAttentionStatistics);
+  });
 }
 
 void CpuAttentionBackward(int threads, const AttentionSpec& spec, const AttentionShape& shape, const float* q,

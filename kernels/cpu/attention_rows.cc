@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/backend.h"
 #include "kernels/cpu/attention_tiles.h"
 #include "kernels/cpu/simd.h"
 
@@ -115,8 +116,9 @@ float Sharpen(const Config& config, const RowStat& stat, const RowSpan& span, fl
   return SumLanes(sum[0] + sum[1]);
 }
 
-template <class Phi, class Power>
-RowStat Forward(const Config& config, const RowConst& row, const RowSpan& span, float* scores, float* scale) {
+// Scores -> u, in place, by the activation that the row turns out to need; returns what forward knows of it.
+template <class Phi>
+RowStat Statistics(const Config& config, const RowConst& row, const RowSpan& span, float* scores, float* largest_u) {
   float shift = 0;
   Activated activated;
   if (config.l1 && Phi::kShifted) {
@@ -128,15 +130,89 @@ RowStat Forward(const Config& config, const RowConst& row, const RowSpan& span, 
   } else {
     activated = Activate<Phi>(row, span, 0, scores);
   }
-  if (!config.sharpen) {
-    const RowStat stat = score::PlainStat(config, row, shift, activated.z1);
-    *scale = stat.c;
-    return stat;
-  }
-  RowStat stat = score::SharpenedStat(row, shift, activated.z1, activated.largest_u);
+  *largest_u = activated.largest_u;
+  if (!config.sharpen) return score::PlainStat(config, row, shift, activated.z1);
+  return score::SharpenedStat(row, shift, activated.z1, activated.largest_u);
+}
+
+template <class Phi, class Power>
+RowStat Forward(const Config& config, const RowConst& row, const RowSpan& span, float* scores, float* scale) {
+  float largest_u;
+  RowStat stat = Statistics<Phi>(config, row, span, scores, &largest_u);
   if (IsSharpened(config, stat)) stat.c = 1.0f / Sharpen<Power>(config, stat, span, scores);
   *scale = std::fabs(stat.c);
   return stat;
+}
+
+// Sums over a row of b = u / max u, or of b = y^p, both at most 1.
+struct Shares {
+  double sum = 0, sum_log2 = 0;  // of b and of b log2 b
+  int64_t zeros = 0;
+};
+
+// Entropies are wanted to 1e-5, so long rows' sums go on in double.
+template <class Share>
+Shares SumShares(const RowSpan& span, float threshold, const float* us, Share share) {
+  constexpr int kBlocks = 16;
+  Shares shares;
+  int64_t at = span.offset;
+  for (int first = span.first; first < span.last; first += kBlocks) {
+    F8 sum[2] = {}, sum_log2[2] = {};
+    I8 zeros[2] = {};
+    for (int block = first; block < span.last && block < first + kBlocks; ++block, at += span.stride) {
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        const F8 u = LoadF8(us + at + half * kLanes), b = share(u);
+        zeros[half] -= u <= threshold;
+        sum[half] += b;
+        sum_log2[half] += b > F8{} ? b * score::Log2(b) : b;  // a NaN stays
+      }
+    }
+    const I8 all_zeros = zeros[0] + zeros[1];
+    shares.sum += SumLanes(sum[0] + sum[1]);
+    shares.sum_log2 += SumLanes(sum_log2[0] + sum_log2[1]);
+    for (int lane = 0; lane < kLanes; ++lane) shares.zeros += all_zeros[lane];
+  }
+  // Columns that are not attended have u = 0.
+  shares.zeros -= int64_t{span.last - span.first} * kKeyBlock - (span.high - span.low);
+  return shares;
+}
+
+template <class Phi, class Power>
+void RowStatistics(const Config& config, const RowConst& row, const RowSpan& span, float* scores, float* statistics) {
+  float largest_u;
+  const RowStat stat = Statistics<Phi>(config, row, span, scores, &largest_u);
+  if (stat.c == 0) {
+    statistics[kRowEntropy] = statistics[kRowLargest] = statistics[kRowFirst] = 0;
+    statistics[kRowZeros] = 1, statistics[kRowKind] = 2;
+    return;
+  }
+  const float first_u = span.low == 0 ? scores[span.offset] : 0;
+  Shares shares;
+  double scale, first;  // of b to w; b of position 0
+  if (IsSharpened(config, stat)) {
+    const float p = config.p;
+    shares = SumShares(span, stat.threshold, scores, [&](F8 u) __attribute__((always_inline)) {
+      const F8 y = score::SharpenedY(stat, u);
+      return y * Power::MinusOne(y, p);
+    });
+    scale = 1 / shares.sum;
+    const float first_y = score::SharpenedY(stat, first_u);
+    first = first_y * Power::MinusOne(first_y, p);
+  } else {
+    const float inverse = 1.0f / largest_u;
+    shares = SumShares(span, 0, scores, [&](F8 u) __attribute__((always_inline)) { return u * inverse; });
+    scale = double{std::fabs(stat.c)} * largest_u;
+    first = first_u * inverse;
+  }
+  constexpr double kLn2 = 0.6931471805599453;
+  const double entropy = kLn2 * (std::log2(shares.sum) - shares.sum_log2 / shares.sum);
+  // The largest b is 1, if for rounding.
+  statistics[kRowEntropy] = static_cast<float>(entropy < 0 ? 0 : entropy);  // a NaN stays
+  statistics[kRowLargest] = static_cast<float>(scale);
+  statistics[kRowFirst] = static_cast<float>(first * scale);
+  statistics[kRowZeros] = static_cast<float>(static_cast<double>(shares.zeros) / (span.high - span.low));
+  statistics[kRowKind] = stat.c < 0 ? 1 : 0;
 }
 
 template <class Phi>
@@ -219,6 +295,13 @@ ForwardRow ForwardRowFor(Activation activation, const Config& config) {
   return score::VisitActivation(activation, [&](auto phi) {
     return score::VisitPower(config.p,
                              [&](auto power) -> ForwardRow { return &Forward<decltype(phi), decltype(power)>; });
+  });
+}
+
+StatisticsRow StatisticsRowFor(Activation activation, const Config& config) {
+  return score::VisitActivation(activation, [&](auto phi) {
+    return score::VisitPower(
+        config.p, [&](auto power) -> StatisticsRow { return &RowStatistics<decltype(phi), decltype(power)>; });
   });
 }
 

@@ -27,12 +27,17 @@ score::RowConst ApplyAlibi(const score::RowConst& row, int query, const RowSpan&
 using ForwardRow = score::RowStat (*)(const score::Config& config, const score::RowConst& row, const RowSpan& span,
                                       float* scores, float* scale);
 
+// Scores (bare products q.k) -> kAttentionStatistics floats of the row's weights (backend.h); the scores are overwritten.
+using StatisticsRow = void (*)(const score::Config& config, const score::RowConst& row, const RowSpan& span,
+                               float* scores, float* statistics);
+
 // In place: scores -> weights (scaled), output gradients G -> score gradients dS (by c q.k + beta). mean_gradient: D, 0
 // without l1. scratch: 16 floats a block.
 using BackwardRow = void (*)(const score::Config& config, const score::RowConst& row, const score::RowStat& stat,
                              const RowSpan& span, float mean_gradient, float* scores, float* gradients, float* scratch);
 
 ForwardRow ForwardRowFor(Activation activation, const score::Config& config);
+StatisticsRow StatisticsRowFor(Activation activation, const score::Config& config);
 BackwardRow BackwardRowFor(Activation activation, const score::Config& config);
 
 }  // namespace ablate::attention

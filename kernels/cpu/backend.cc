@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/attention_decode.h"
 #include "kernels/cpu/ops/elementwise.h"
 #include "kernels/cpu/ops/layer_norm.h"
 #include "kernels/cpu/ops/linear.h"
@@ -135,6 +136,25 @@ class CpuBackend : public Backend {
   }
 
   AttentionCounts TakeAttentionCounts() override { return std::exchange(counts_, {}); }
+
+  void AttentionStatistics(const AttentionSpec& spec, const AttentionShape& shape, const Element* q, const Element* k,
+                           const float* learned_s, const float* learned_b, float* statistics) override {
+    CpuAttentionStatistics(threads_, spec, shape, Floats(q), Floats(k), learned_s, learned_b, statistics);
+  }
+
+  void CacheKeyValue(const Element* qkv, Element* keys, Element* values, const AttentionShape& shape,
+                     int capacity) override {
+    CpuCacheKeyValue(threads_, Floats(qkv), Floats(keys), Floats(values), shape, capacity);
+  }
+  void AttentionDecode(const AttentionSpec& spec, const AttentionShape& shape, int capacity, const int32_t* lengths,
+                       const Element* qkv, const float* cos, const float* sin, const float* learned_s,
+                       const float* learned_b, Element* keys, Element* values, Element* out) override {
+    CpuAttentionDecode(threads_, spec, shape, capacity, lengths, Floats(qkv), cos, sin, learned_s, learned_b,
+                       Floats(keys), Floats(values), Floats(out));
+  }
+  void ArgMax(const Element* logits, int32_t* out, int N, int V) override {
+    CpuArgMax(threads_, Floats(logits), out, N, V);
+  }
 
   void CrossEntropyForward(const Element* logits, const int32_t* targets, float* losses, int N, int V) override {
     CpuCrossEntropy(threads_, Floats(logits), targets, losses, nullptr, 0, N, V);

@@ -255,6 +255,20 @@ TEST(CpuOpsTest, CrossEntropyOfLogitsThatAreNotFiniteIsNotFinite) {
   EXPECT_FALSE(std::isfinite(loss));
 }
 
+TEST(CpuOpsTest, ArgMaxIsTheFirstOfTheLargest) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  const Floats logits = {-3, -1, -2, -1, /**/ 5, 5, 5, 5, /**/ 0, inf, nan, nan, /**/ -inf, -inf, -inf, -inf,
+                         -inf, 1, 2, 3};
+  for (const int threads : {1, 3}) {
+    auto backend = Cpu(threads);
+    std::vector<int32_t> out(5, -1);
+    backend->ArgMax(A(logits.data()), out.data(), 5, 4);
+    EXPECT_EQ(out, (std::vector<int32_t>{1, 0, 2, 0, 3}));
+    backend->ArgMax(A(logits.data()), out.data(), 5, 1);
+    EXPECT_EQ(out, (std::vector<int32_t>(5, 0)));
+  }
+}
+
 TEST(CpuOpsTest, SumOfSquaresAndAdamW) {
   for (const int64_t n : {int64_t{1}, int64_t{17}, int64_t{70001}}) {
     const Floats g = Values(n, 1), p0 = Values(n, 2), m0 = Values(n, 3, 0.1);

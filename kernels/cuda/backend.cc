@@ -239,6 +239,19 @@ class CudaBackend : public Backend {
     if (dlearned_b != nullptr) Written(dlearned_b);
   }
 
+  void AttentionStatistics(const AttentionSpec&, const AttentionShape&, const Element*, const Element*, const float*,
+                           const float*, float*) override {
+    LOG(FATAL) << "AttentionStatistics has no CUDA kernel yet";
+  }
+  void CacheKeyValue(const Element*, Element*, Element*, const AttentionShape&, int) override {
+    LOG(FATAL) << "CacheKeyValue has no CUDA kernel yet";
+  }
+  void AttentionDecode(const AttentionSpec&, const AttentionShape&, int, const int32_t*, const Element*, const float*,
+                       const float*, const float*, const float*, Element*, Element*, Element*) override {
+    LOG(FATAL) << "AttentionDecode has no CUDA kernel yet";
+  }
+  void ArgMax(const Element*, int32_t*, int, int) override { LOG(FATAL) << "ArgMax has no CUDA kernel yet"; }
+
   void CrossEntropyForward(const Element* logits, const int32_t* targets, float* losses, int N, int V) override {
     Trace("CrossEntropyForward", logits, targets, losses, N, V);
     Typed([&](auto t) {

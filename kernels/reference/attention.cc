@@ -149,6 +149,9 @@ AttentionResult Attention(const AttentionSpec& spec, int T, int D, int window, c
   AttentionResult result;
   result.out.assign(size, 0);
   result.weight_sum.assign(T, 0);
+  result.weights.assign(static_cast<size_t>(T) * T, 0);
+  result.zeros.assign(T, 0);
+  result.kinds.assign(T, 0);
   if (dout != nullptr) {
     result.dq.assign(size, 0);
     result.dk.assign(size, 0);
@@ -181,6 +184,8 @@ AttentionResult Attention(const AttentionSpec& spec, int T, int D, int window, c
     if (z1 == 0) {
       ++result.counts.zero_rows;
       result.zero_rows.push_back(i);
+      result.zeros[i] = static_cast<int>(n);
+      result.kinds[i] = 2;
       continue;
     }
     const double factor = l1 ? 1 / z1 : spec.normalisation == Normalisation::kCount ? 1 / n : 1;
@@ -198,6 +203,7 @@ AttentionResult Attention(const AttentionSpec& spec, int T, int D, int window, c
       }
       if (largest_y <= kMinContrast) {
         ++result.counts.uncontrasted_rows;
+        result.kinds[i] = 1;
         sharpened = false;
       } else {
         // y / max y: scale free, and its powers cannot overflow.
@@ -211,6 +217,8 @@ AttentionResult Attention(const AttentionSpec& spec, int T, int D, int window, c
     }
     for (int j = first; j <= i; ++j) {
       result.weight_sum[i] += w[j];
+      result.weights[static_cast<size_t>(i) * T + j] = w[j];
+      result.zeros[i] += (sharpened ? y[j] : u[j]) == 0;
       for (int d = 0; d < D; ++d) result.out[at + d] += w[j] * v[static_cast<size_t>(j) * D + d];
     }
     if (dout == nullptr) continue;
@@ -247,6 +255,24 @@ AttentionResult Attention(const AttentionSpec& spec, int T, int D, int window, c
     L2Backward(k_in, k, T, D, result.dk.data());
   }
   return result;
+}
+
+std::vector<double> Statistics(const AttentionResult& result, int T, int window) {
+  std::vector<double> statistics;
+  for (int i = 0; i < T; ++i) {
+    const double* const w = &result.weights[static_cast<size_t>(i) * T];
+    double entropy = 0, largest = 0;
+    for (int j = 0; j <= i; ++j) {
+      const double share = w[j] > 0 ? w[j] / result.weight_sum[i] : 0;
+      if (share > 0) entropy -= share * std::log(share);
+      largest = std::max(largest, w[j]);
+    }
+    const double n = window > 0 ? std::min(window, i + 1) : i + 1;
+    for (double x : {entropy, largest, w[0], result.zeros[i] / n, static_cast<double>(result.kinds[i])}) {
+      statistics.push_back(x);
+    }
+  }
+  return statistics;
 }
 
 double AlibiSlope(int h, int H) {

@@ -16,6 +16,9 @@ struct AttentionResult {
   std::vector<double> weight_sum;  // [T]: sum of the final weights of a row (1 under l1)
   AttentionCounts counts;
   std::vector<int> zero_rows;  // 0-based rows whose weights are all zero
+  std::vector<double> weights;  // [T, T]: the final weights, 0 where a row does not attend
+  std::vector<int> zeros;       // [T]: attended keys whose weight the formula makes 0 (phi = 0, or y = 0)
+  std::vector<int> kinds;       // [T]: kRowKind of backend.h
   // Filled only when `dout` was given:
   std::vector<double> dq, dk, dv;  // [T, D], with respect to the inputs before spec.qk_norm
   double dlearned_s = 0, dlearned_b = 0;
@@ -32,6 +35,9 @@ struct AttentionResult {
 AttentionResult Attention(const AttentionSpec& spec, int T, int D, int window, const double* q, const double* k,
                           const double* v, double learned_s, double learned_b, const double* dout,
                           double alibi_slope = 0);
+
+// [T, kAttentionStatistics]: the definitions in backend.h, from the whole matrix of weights.
+std::vector<double> Statistics(const AttentionResult& result, int T, int window);
 
 // ALiBi's slope of head h (0-based) of H, as the paper's authors define it (arXiv 2108.12409).
 double AlibiSlope(int h, int H);

@@ -69,6 +69,16 @@ class CountingBackend : public Backend {
                          Element*, float*, float*) override {
     Unused();
   }
+  void AttentionStatistics(const AttentionSpec&, const AttentionShape&, const Element*, const Element*, const float*,
+                           const float*, float*) override {
+    Unused();
+  }
+  void CacheKeyValue(const Element*, Element*, Element*, const AttentionShape&, int) override { Unused(); }
+  void AttentionDecode(const AttentionSpec&, const AttentionShape&, int, const int32_t*, const Element*, const float*,
+                       const float*, const float*, const float*, Element*, Element*, Element*) override {
+    Unused();
+  }
+  void ArgMax(const Element*, int32_t*, int, int) override { Unused(); }
   void CrossEntropyForward(const Element*, const int32_t*, float*, int, int) override { Unused(); }
   void CrossEntropyForwardBackward(Element*, const int32_t*, float*, float, int, int) override { Unused(); }
   double SumOfSquares(const float*, int64_t) override {

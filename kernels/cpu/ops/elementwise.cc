@@ -109,6 +109,17 @@ void CpuCrossEntropy(int threads, const float* logits, const int32_t* targets, f
   });
 }
 
+void CpuArgMax(int threads, const float* logits, int32_t* out, int N, int V) {
+  ParallelFor(threads, N, [&](int64_t row) {
+    const float* const z = logits + row * V;
+    int best = 0;
+    for (int i = 1; i < V && !std::isnan(z[best]); ++i) {
+      if (z[i] > z[best] || std::isnan(z[i])) best = i;
+    }
+    out[row] = best;
+  });
+}
+
 double CpuSumOfSquares(int threads, const float* x, int64_t n) {
   std::vector<double> partial((n + kBlock - 1) / kBlock);
   ParallelBlocks(threads, n, kBlock, [&](int64_t begin, int64_t end) {

@@ -1,4 +1,4 @@
-// Elementwise ops, cross-entropy, embedding and AdamW on the CPU. Contracts as in kernels/backend.h.
+// Elementwise ops, cross-entropy, arg max, embedding and AdamW on the CPU. Contracts as in kernels/backend.h.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,8 @@ void CpuEmbeddingBackward(int threads, const int32_t* tokens, const float* dout,
 // dlogits may be null (losses only) or logits itself.
 void CpuCrossEntropy(int threads, const float* logits, const int32_t* targets, float* losses, float* dlogits,
                      float scale, int N, int V);
+
+void CpuArgMax(int threads, const float* logits, int32_t* out, int N, int V);
 
 double CpuSumOfSquares(int threads, const float* x, int64_t n);
 void CpuAdamW(int threads, float* p, const float* gradient, float* m, float* v, int64_t n, const AdamWParams& params);
