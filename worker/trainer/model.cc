@@ -81,9 +81,21 @@ absl::Status Model::ReserveTraining(int B, int T) {
   return impl_->EnsureActivations(impl_->TrainingGroup(B, T), T);
 }
 
-absl::Status Model::ReserveEvaluation(EvaluationPass, int B, int T, const EvalOptions& options) {
+absl::Status Model::ReserveEvaluation(EvaluationPass pass, int B, int T, const EvalOptions& options) {
   const AttentionSpec& spec = options.attention ? *options.attention : impl_->config.attention;
-  return impl_->EnsureEvalArrays(impl_->EvaluationGroup(B, T), T, spec.qk_norm == QkNorm::kL2);
+  const int group = impl_->EvaluationGroup(B, T);
+  ABLATE_RETURN_IF_ERROR(impl_->EnsureEvalArrays(group, T, spec.qk_norm == QkNorm::kL2));
+  switch (pass) {
+    case EvaluationPass::kLosses:
+      return absl::OkStatus();
+    case EvaluationPass::kGeneration:
+      return impl_->EnsureGenerationArrays(B, T);
+    case EvaluationPass::kStatistics:
+      return impl_->EnsureInspectionArrays(group, T, /*maps=*/false);
+    case EvaluationPass::kMaps:
+      return impl_->EnsureInspectionArrays(group, T, /*maps=*/true);
+  }
+  return absl::InternalError("unknown pass of evaluation");
 }
 
 absl::Status Model::ZeroGradients() {
@@ -154,20 +166,25 @@ absl::StatusOr<BatchLoss> Model::ForwardBackward(const int32_t* tokens, const in
   return impl_->ForwardBackward(tokens, targets, B, T, grad_scale);
 }
 
+absl::StatusOr<EvalSetting> Model::Impl::Setting(const EvalOptions& options) const {
+  EvalSetting setting{.spec = options.attention.value_or(config.attention), .window = options.window};
+  setting.spec.train_length = config.train_length;
+  setting.spec.alibi = config.attention.alibi;
+  ABLATE_RETURN_IF_ERROR(ValidateAttentionSpec(setting.spec));
+  if (options.window < 0) return absl::InvalidArgumentError("the attention window must not be negative");
+  setting.rope_base = options.rope_base.value_or(config.rope_base) * options.rope_theta_scale;
+  if (!(setting.rope_base > 0) || !std::isfinite(setting.rope_base)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the RoPE base at evaluation is ", setting.rope_base, "; it must be finite and above 0"));
+  }
+  return setting;
+}
+
 absl::StatusOr<BatchLoss> Model::Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T,
                                           const EvalOptions& options, float* losses) {
-  AttentionSpec spec = options.attention.value_or(impl_->config.attention);
-  spec.train_length = impl_->config.train_length;
-  spec.alibi = impl_->config.attention.alibi;
-  ABLATE_RETURN_IF_ERROR(ValidateAttentionSpec(spec));
-  ABLATE_RETURN_IF_ERROR(impl_->CheckBatch(tokens, targets, B, T, spec));
-  if (options.window < 0) return absl::InvalidArgumentError("the attention window must not be negative");
-  const double base = options.rope_base.value_or(impl_->config.rope_base) * options.rope_theta_scale;
-  if (!(base > 0) || !std::isfinite(base)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the RoPE base at evaluation is ", base, "; it must be finite and above 0"));
-  }
-  return impl_->Evaluate(tokens, targets, B, T, spec, base, options.window, losses);
+  ABLATE_ASSIGN_OR_RETURN(const EvalSetting setting, impl_->Setting(options));
+  ABLATE_RETURN_IF_ERROR(impl_->CheckBatch(tokens, targets, B, T, setting.spec));
+  return impl_->Evaluate(tokens, targets, B, T, setting, losses);
 }
 
 }  // namespace ablate

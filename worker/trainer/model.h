@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -45,7 +46,21 @@ struct EvalOptions {
 
 // What a pass of evaluation holds memory for beside the weights.
 enum class EvaluationPass {
-  kLosses,  // Evaluate
+  kLosses,      // Evaluate
+  kGeneration,  // Generate
+  kStatistics,  // AttentionStatistics
+  kMaps,        // AttentionMaps
+};
+
+// What Generate is asked for: B prompts [B,T], each with `new_tokens` more.
+struct Prompts {
+  const int32_t* tokens = nullptr;  // [B,T] row-major on the host
+  const int32_t* lengths = nullptr;  // [B]: of each prompt, 1 to T, what follows it in its row is padding; null: T
+  int B = 0, T = 0;
+};
+struct Generation {
+  std::vector<int32_t> tokens;  // [B,new_tokens], each the most likely one (of equal ones the lowest)
+  std::vector<float> losses;    // [B,new_tokens]: -log of its probability, nats; not finite where logits were not
 };
 
 // base' = base (factor L / T_train - (factor - 1))^(d / (d - 2)) for L > T_train, else base. d is the head dimension (>
@@ -100,6 +115,27 @@ class Model {
   // batch of the same shape.
   absl::StatusOr<BatchLoss> Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T,
                                      const EvalOptions& options, float* losses);
+
+  // Greedy generation with a cache of keys and values: the prompts once, then a step a token. The same tokens as a whole
+  // pass over all tokens so far for each one (but for rounding, where two logits are equal within it). `length`: what the
+  // longest prompt and its new tokens must fit in, and what kGeneration was reserved for. options.rope_base serves the
+  // whole sequence. Memory: keys and values of B sequences of `length` tokens in every layer.
+  absl::StatusOr<Generation> Generate(const Prompts& prompts, int new_tokens, int length, const EvalOptions& options);
+
+  // Evaluate, and the statistics of every attention row on the way (AttentionStatistic of kernels/backend.h): `visit`
+  // gets those of `sequences` sequences, from `first` on, in one layer: [sequences,H,T,kAttentionStatistics] on the host,
+  // valid during the call. For a group of sequences layers come in order.
+  using StatisticsVisitor = std::function<void(int layer, int first, int sequences, const float* statistics)>;
+  absl::StatusOr<BatchLoss> AttentionStatistics(const int32_t* tokens, const int32_t* targets, int B, int T,
+                                                const EvalOptions& options, float* losses,
+                                                const StatisticsVisitor& visit);
+
+  // Evaluate of one sequence, and the weights of every attention row on the way: `visit` gets a layer's, [H,T,T] on the
+  // host, 0 above the diagonal, in order of layers. T x T values in host memory, D columns at a time on the device: for
+  // pictures of short texts.
+  using MapsVisitor = std::function<void(int layer, const float* weights)>;
+  absl::StatusOr<BatchLoss> AttentionMaps(const int32_t* tokens, const int32_t* targets, int T,
+                                          const EvalOptions& options, const MapsVisitor& visit);
 
   // --- state, by index into parameters(), row-major host copies of `count` floats ---
   absl::Status ReadState(StateKind kind, int index, float* to_host);

@@ -1,5 +1,5 @@
-// The inside of Model, shared by model.cc (state, optimiser), model_memory.cc (allocations) and model_passes.cc
-// (forward, backward, evaluation).
+// The inside of Model, shared by model.cc (state, optimiser), model_memory.cc (allocations), model_passes.cc (forward,
+// backward, evaluation), model_generation.cc and model_inspection.cc (what attention does in evaluation).
 #pragma once
 
 #include <cstdint>
@@ -111,6 +111,37 @@ struct EvalArrays {
   int32_t *tokens, *targets, *positions;
 };
 
+// What generation of B sequences of up to `length` tokens works in, beside EvalArrays for the prompts.
+struct GenerationArrays {
+  explicit GenerationArrays(DeviceMemory* memory) : arena(memory) {}
+  int B = 0, length = 0;
+  Arena arena;
+  std::vector<Element*> keys, values;               // [B,H,length,D] of each layer
+  Element *x, *narrow, *attention, *qkv, *wide, *logits;  // [B,C], ..., [B,3C], [B,4C], [chunk,V]
+  float *mean, *rstd;                               // [B]
+  float *losses, *cos = nullptr, *sin = nullptr;    // [length,B], [length,D/2]
+  int32_t *tokens, *lengths, *positions;            // [length,B]: of each step
+};
+
+// What attention's inspection works in, beside EvalArrays.
+struct InspectionArrays {
+  explicit InspectionArrays(DeviceMemory* memory) : arena(memory) {}
+  int group = 0, T = 0;
+  bool maps = false;
+  Arena arena;
+  float* statistics = nullptr;                      // [group,H,T,kAttentionStatistics]; null of maps
+  Element *identity = nullptr, *columns = nullptr;  // of maps: [H,T,D], [T,C]
+};
+
+// Options of an evaluation, resolved against the model.
+struct EvalSetting {
+  AttentionSpec spec;
+  double rope_base = 0;
+  int window = 0;
+};
+
+void AddCounts(const AttentionCounts& counts, AttentionCounts* total);
+
 struct Model::Impl {
   Impl(Backend* backend, ModelConfig config, Recompute recompute);
   ~Impl();
@@ -118,13 +149,16 @@ struct Model::Impl {
   absl::Status EnsureTrainingState();
   absl::Status EnsureActivations(int B, int T);
   absl::Status EnsureEvalArrays(int group, int T, bool l2);
+  absl::Status EnsureGenerationArrays(int B, int length);
+  absl::Status EnsureInspectionArrays(int group, int T, bool maps);
   // Sequences of a batch that go through together.
   int TrainingGroup(int B, int T) const;
   int EvaluationGroup(int B, int T) const;
   int64_t EvalRows() const;
   bool wide_device() const;
   absl::StatusOr<float*> Arena(StateKind kind, int index);
-  // What a batch must satisfy; InvalidArgument says which.
+  absl::StatusOr<EvalSetting> Setting(const EvalOptions& options) const;
+  // What a batch must satisfy; InvalidArgument says which. `targets` may be null.
   absl::Status CheckBatch(const int32_t* tokens, const int32_t* targets, int B, int T, const AttentionSpec& spec) const;
 
   // The table's pointers within an arena of weights or gradients.
@@ -148,8 +182,18 @@ struct Model::Impl {
   // output at hand.
   void LayerForward(int layer, const AttentionShape& shape, bool again);
   void LayerBackward(int layer, const AttentionShape& shape);
+  // Called in every layer of an evaluation of `shape`, when eval_arrays holds its packed projections (qkv) and attention's
+  // inputs (q, k, v), which it must leave alone. `first`: the first sequence.
+  using LayerHook = std::function<absl::Status(int layer, int first, const AttentionShape& shape)>;
   absl::StatusOr<BatchLoss> Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T,
-                                     const AttentionSpec& spec, double rope_base, int window, float* losses);
+                                     const EvalSetting& setting, float* losses, const LayerHook& hook = nullptr);
+  // From eval_arrays' tokens to the last layer's output in x.
+  absl::Status EvalLayers(const AttentionSpec& spec, int first, const AttentionShape& shape, const LayerHook& hook);
+  // Generation's parts: the prompts, into the cache and the rows of narrow; and one step of all sequences.
+  absl::Status Prefill(const Prompts& prompts, int length, const EvalSetting& setting);
+  void DecodeStep(int step, int B, int T, const EvalSetting& setting);
+  // The most likely tokens after the B rows of narrow, as those of `step`, and their losses.
+  void PickTokens(int step, int B);
 
   Backend* const backend;
   const ModelConfig config;
@@ -161,6 +205,8 @@ struct Model::Impl {
   int64_t step = 0;
   std::unique_ptr<Activations> activations;
   std::unique_ptr<EvalArrays> eval_arrays;
+  std::unique_ptr<GenerationArrays> generation_arrays;
+  std::unique_ptr<InspectionArrays> inspection_arrays;
 };
 
 }  // namespace ablate

@@ -20,12 +20,12 @@ void SumLosses(const std::vector<float>& losses, const int32_t* targets, BatchLo
   }
 }
 
+}  // namespace
+
 void AddCounts(const AttentionCounts& counts, AttentionCounts* total) {
   total->zero_rows += counts.zero_rows;
   total->uncontrasted_rows += counts.uncontrasted_rows;
 }
-
-}  // namespace
 
 Model::Impl::Impl(Backend* backend, ModelConfig config, Recompute recompute)
     : backend(backend),
@@ -72,8 +72,9 @@ absl::Status Model::Impl::CheckBatch(const int32_t* tokens, const int32_t* targe
                                                    " needs learned parameters that this model was not trained with"));
   }
   for (int64_t i = 0; i < N; ++i) {
-    if (tokens[i] < 0 || tokens[i] >= config.vocab || targets[i] < -1 || targets[i] >= config.vocab) {
-      return absl::InvalidArgumentError(absl::StrCat("token ", tokens[i], " with target ", targets[i], " at position ",
+    const int32_t target = targets == nullptr ? -1 : targets[i];
+    if (tokens[i] < 0 || tokens[i] >= config.vocab || target < -1 || target >= config.vocab) {
+      return absl::InvalidArgumentError(absl::StrCat("token ", tokens[i], " with target ", target, " at position ",
                                                      i % T, " is outside the vocabulary of ", config.vocab));
     }
   }
@@ -230,46 +231,54 @@ void Model::Impl::PassOps(int B, int T, float grad_scale) {
   }
 }
 
-absl::StatusOr<BatchLoss> Model::Impl::Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T,
-                                                const AttentionSpec& spec, double rope_base, int window,
-                                                float* losses) {
-  const int C = config.width, V = config.vocab, group = EvaluationGroup(B, T);
-  const int64_t rows = int64_t{group} * T, wide_rows = std::min(rows, EvalRows());
-  ABLATE_RETURN_IF_ERROR(EnsureEvalArrays(group, T, spec.qk_norm == QkNorm::kL2));
+absl::Status Model::Impl::EvalLayers(const AttentionSpec& spec, int first, const AttentionShape& shape,
+                                     const LayerHook& hook) {
   const EvalArrays& e = *eval_arrays;
-  if (config.position == PositionKind::kRope) WriteRopeTable(e.cos, e.sin, T, rope_base);
+  const int C = config.width, n = shape.B * shape.T;
+  const int64_t wide_rows = std::min(int64_t{e.group} * e.T, EvalRows());
+  Embed(e.tokens, e.positions, e.x, e.narrow, n);
+  for (int l = 0; l < config.layers; ++l) {
+    const LayerParameters w = Layer(weights, l);
+    Element* attention = e.qkv;  // free again once it is split
+    backend->LayerNormForward(e.x, w.ln1_w, w.ln1_b, e.narrow, e.mean, e.rstd, n, C);
+    backend->LinearForward(e.narrow, w.qkv_w, w.qkv_b, e.qkv, n, C, 3 * C);
+    backend->QkvForward(e.qkv, e.cos, e.sin, spec.qk_norm, e.q, e.k, e.v, e.q_norm, e.k_norm, shape);
+    if (hook) ABLATE_RETURN_IF_ERROR(hook(l, first, shape));
+    backend->AttentionForward(spec, shape, e.q, e.k, e.v, w.ssmax_s, w.ssmax_b, attention, nullptr);
+    backend->LinearForward(attention, w.proj_w, w.proj_b, e.narrow, n, C, C);
+    backend->Add(e.x, e.narrow, e.x, int64_t{n} * C);
+    backend->LayerNormForward(e.x, w.ln2_w, w.ln2_b, e.narrow, e.mean, e.rstd, n, C);
+    for (int64_t row = 0; row < n; row += wide_rows) {
+      const int part = static_cast<int>(std::min<int64_t>(wide_rows, n - row));
+      Element* rows_of_part = backend->At(e.narrow, row * C);
+      backend->LinearForward(rows_of_part, w.fc_w, w.fc_b, e.wide, part, C, 4 * C);
+      backend->GeluForward(e.wide, e.wide, int64_t{part} * 4 * C);
+      backend->LinearForward(e.wide, w.fcproj_w, w.fcproj_b, rows_of_part, part, 4 * C, C);
+    }
+    backend->Add(e.x, e.narrow, e.x, int64_t{n} * C);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BatchLoss> Model::Impl::Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T,
+                                                const EvalSetting& setting, float* losses, const LayerHook& hook) {
+  const int C = config.width, V = config.vocab, group = EvaluationGroup(B, T);
+  ABLATE_RETURN_IF_ERROR(EnsureEvalArrays(group, T, setting.spec.qk_norm == QkNorm::kL2));
+  const EvalArrays& e = *eval_arrays;
+  if (config.position == PositionKind::kRope) WriteRopeTable(e.cos, e.sin, T, setting.rope_base);
 
   BatchLoss result;
   std::vector<float> host_losses;
   for (int b0 = 0; b0 < B; b0 += group) {
     const int sequences = std::min(group, B - b0), n = sequences * T;
     const int64_t first = int64_t{b0} * T;
-    const AttentionShape shape{sequences, T, config.heads, config.head_dim(), window};
     backend->CopyToDevice(e.tokens, tokens + first, sizeof(int32_t) * n);
     backend->CopyToDevice(e.targets, targets + first, sizeof(int32_t) * n);
-    Embed(e.tokens, e.positions, e.x, e.narrow, n);
-    for (int l = 0; l < config.layers; ++l) {
-      const LayerParameters w = Layer(weights, l);
-      Element* attention = e.qkv;  // free again once it is split
-      backend->LayerNormForward(e.x, w.ln1_w, w.ln1_b, e.narrow, e.mean, e.rstd, n, C);
-      backend->LinearForward(e.narrow, w.qkv_w, w.qkv_b, e.qkv, n, C, 3 * C);
-      backend->QkvForward(e.qkv, e.cos, e.sin, spec.qk_norm, e.q, e.k, e.v, e.q_norm, e.k_norm, shape);
-      backend->AttentionForward(spec, shape, e.q, e.k, e.v, w.ssmax_s, w.ssmax_b, attention, nullptr);
-      backend->LinearForward(attention, w.proj_w, w.proj_b, e.narrow, n, C, C);
-      backend->Add(e.x, e.narrow, e.x, int64_t{n} * C);
-      backend->LayerNormForward(e.x, w.ln2_w, w.ln2_b, e.narrow, e.mean, e.rstd, n, C);
-      for (int64_t row = 0; row < n; row += wide_rows) {
-        const int part = static_cast<int>(std::min<int64_t>(wide_rows, n - row));
-        Element* rows_of_part = backend->At(e.narrow, row * C);
-        backend->LinearForward(rows_of_part, w.fc_w, w.fc_b, e.wide, part, C, 4 * C);
-        backend->GeluForward(e.wide, e.wide, int64_t{part} * 4 * C);
-        backend->LinearForward(e.wide, w.fcproj_w, w.fcproj_b, rows_of_part, part, 4 * C, C);
-      }
-      backend->Add(e.x, e.narrow, e.x, int64_t{n} * C);
-    }
+    ABLATE_RETURN_IF_ERROR(
+        EvalLayers(setting.spec, b0, {sequences, T, config.heads, config.head_dim(), setting.window}, hook));
     backend->LayerNormForward(e.x, Parameter(weights, "lnf.w"), Parameter(weights, "lnf.b"), e.narrow, e.mean, e.rstd,
                               n, C);
-    const int64_t chunk = LogitRows(rows);
+    const int64_t chunk = LogitRows(int64_t{group} * T);
     for (int64_t row = 0; row < n; row += chunk) {
       const int part = static_cast<int>(std::min<int64_t>(chunk, n - row));
       backend->LogitsForward(backend->At(e.narrow, row * C), Parameter(weights, "wte"), e.logits, part, C, V);

@@ -65,6 +65,8 @@ const std::vector<ProbeTask>& ProbeTasks();
 // nullptr: none of that name.
 Probe FindProbe(std::string_view task);
 
+absl::StatusOr<bool> RunPasskey(const ProbeContext& context, v1::TaskResult* result);
+
 // --- what probes share ---
 
 void AddMetric(v1::TaskResult* result, std::string_view metric, double value);

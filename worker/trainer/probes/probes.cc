@@ -13,7 +13,9 @@
 namespace ablate {
 
 const std::vector<ProbeTask>& ProbeTasks() {
-  static const auto& tasks = *new std::vector<ProbeTask>{};
+  static const auto& tasks = *new std::vector<ProbeTask>{
+      {"passkey", RunPasskey},
+  };
   return tasks;
 }
 
