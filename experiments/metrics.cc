@@ -60,6 +60,8 @@ const std::vector<Metric>& Metrics() {
       {"target_tokens", false, true, false, "targets that `loss_targets` scored"},
       {"passkey_accuracy.depth_<k>_of_<n>", false, true, false,
        "passkey_accuracy where the key lies in the k-th of n bins", "passkey", true},
+      {"passkey_trials", false, true, false, "prompts asked", "passkey"},
+      {"passkey_trials.depth_<k>_of_<n>", false, true, false, "prompts whose key lies in the k-th of n bins", "passkey"},
       {"mqar_loss", false, true, false, "mean loss over the answers", "mqar"},
       {"attention_largest", false, true, false, "largest weight of a row, mean over rows, layers and heads",
        "attention"},

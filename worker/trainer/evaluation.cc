@@ -66,6 +66,11 @@ absl::Status Evaluator::Load(const v1::RunEvaluation& request, const DataSet& da
 absl::Status Evaluator::CheckMemory(const ModelConfig& model, const EvalConfig& eval, EvaluationPass pass, int length,
                                     int64_t windows) {
   const auto rows = static_cast<int>(std::clamp<int64_t>(eval.batch_tokens / length, 1, windows));
+  if (pass != planned_pass_) {
+    model_->ReleaseEvaluationArrays();
+    memory_planned_ = 0;
+    planned_pass_ = pass;
+  }
   ABLATE_ASSIGN_OR_RETURN(const MemoryNeed need, EvaluationNeed(*backend_, model, pass, rows, length, eval.options));
   // What an evaluation took, the loaded model keeps for the next.
   if (need.total() <= memory_planned_) return absl::OkStatus();

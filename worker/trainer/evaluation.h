@@ -59,7 +59,8 @@ class Evaluator {
 
   Backend* const backend_;
   std::unique_ptr<Model> model_;
-  int64_t memory_planned_ = 0;  // the most that evaluations of model_ were granted
+  EvaluationPass planned_pass_ = EvaluationPass::kLosses;
+  int64_t memory_planned_ = 0;  // the most that passes of this kind of model_ were granted
   std::string loaded_;          // what the model holds: file identity and what was checked of it
   int64_t loads_ = 0;
 };

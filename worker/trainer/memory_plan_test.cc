@@ -75,6 +75,40 @@ TEST(MemoryPlanTest, APlanIsWhatEvaluationTakes) {
   }
 }
 
+TEST(MemoryPlanTest, APlanIsWhatPassesOfEveryKindTake) {
+  LimitedBackend backend;
+  ModelConfig config = Config();
+  const int T = 96;
+  const std::vector<int32_t> tokens(3 * static_cast<size_t>(T), 7);
+  for (const EvaluationPass pass : {EvaluationPass::kStatistics, EvaluationPass::kMaps, EvaluationPass::kGeneration}) {
+    const int B = pass == EvaluationPass::kMaps ? 1 : 3;
+    const auto need = EvaluationNeed(backend, config, pass, B, T, {});
+    ASSERT_TRUE(need.ok()) << need.status();
+    const auto model = *Model::Create(&backend, config);
+    ASSERT_TRUE(model->InitWeights(1).ok());
+    switch (pass) {
+      case EvaluationPass::kStatistics:
+        ASSERT_TRUE(model->AttentionStatistics(tokens.data(), tokens.data(), B, T, {}, nullptr,
+                                               [](int, int, int, const float*) {}).ok());
+        break;
+      case EvaluationPass::kMaps:
+        ASSERT_TRUE(model->AttentionMaps(tokens.data(), tokens.data(), T, {}, [](int, const float*) {}).ok());
+        break;
+      default:
+        // The prompt is shorter than what is planned for.
+        ASSERT_TRUE(model->Generate({tokens.data(), nullptr, B, T - 1}, 1, T, {}).ok());
+        EXPECT_LE(model->peak_bytes(), need->total());
+        EXPECT_GT(model->peak_bytes(), need->total() * 9 / 10);
+        // Keys and values of every layer.
+        EXPECT_GT(need->activations, int64_t{2} * B * T * config.width * config.layers * 4);
+        continue;
+    }
+    EXPECT_EQ(model->peak_bytes(), need->total());
+    model->ReleaseEvaluationArrays();
+    EXPECT_EQ(model->allocated_bytes(), need->weights);
+  }
+}
+
 TEST(MemoryPlanTest, RecomputationIsChosenWhereItIsNeededAndEnough) {
   LimitedBackend backend;
   const int64_t all = Total(backend, 4, Recompute::kNone), blocks = Total(backend, 4, Recompute::kBlocks);

@@ -159,6 +159,12 @@ void Model::ReleaseTrainingState() {
   impl_->activations.reset();
 }
 
+void Model::ReleaseEvaluationArrays() {
+  impl_->eval_arrays.reset();
+  impl_->generation_arrays.reset();
+  impl_->inspection_arrays.reset();
+}
+
 absl::StatusOr<BatchLoss> Model::ForwardBackward(const int32_t* tokens, const int32_t* targets, int B, int T,
                                                  double grad_scale) {
   ABLATE_RETURN_IF_ERROR(impl_->CheckBatch(tokens, targets, B, T, impl_->config.attention));

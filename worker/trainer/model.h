@@ -157,6 +157,8 @@ class Model {
   int EvaluationGroup(int B, int T) const;
   // Frees gradients, optimiser state and activations (a model that only evaluates from here on).
   void ReleaseTrainingState();
+  // Frees what passes of evaluation work in, so that a pass of another kind finds the memory that its plan counts on.
+  void ReleaseEvaluationArrays();
 
  private:
   struct Impl;
