@@ -92,10 +92,11 @@ v1::Configuration Canonical(const v1::Configuration& config);
 // The settings of one scope, in the order given.
 v1::Configuration OfScope(const v1::Configuration& config, AxisScope scope);
 
-// The canonical settings of an evaluation that measures `task`, a value of eval.task: `eval` less the options of other
-// tasks (eval.passkey.* act in passkey alone, eval.target_spans, eval.loss_tokens and eval.gain in loss alone), with
-// eval.task itself. Options of tasks otherwise stay in a configuration: an arm may set them for tasks that it has.
-v1::Configuration ActingFor(std::string_view task, const v1::Configuration& eval);
+// The canonical settings of an evaluation that measures `task`, a value of eval.task, of what was trained as `training`
+// says: `eval` less the options of other tasks (eval.passkey.* act in passkey alone, eval.target_spans, eval.loss_tokens
+// and eval.gain in loss alone), with eval.task itself. In other configurations such options stay: an arm may set them for
+// tasks that it has.
+v1::Configuration ActingFor(std::string_view task, const v1::Configuration& training, const v1::Configuration& eval);
 
 // {"attention.p":3,"attention.variant":"lssar"}: compact JSON, sorted by name; the form that is hashed and stored. In
 // names of arms an axis may carry the step it switches at: "attention.variant@100".

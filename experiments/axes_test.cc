@@ -99,10 +99,15 @@ TEST(Axes, OptionsOfOtherTasksAreLeftOut) {
                             {"eval.mqar.sequences", "256"},
                             {"eval.attention.p", "3"},
                             {"eval.batch_tokens", "512"}});
-  EXPECT_EQ(ToJson(ActingFor("loss", eval)), R"({"eval.attention.p":3,"eval.batch_tokens":512,"eval.target_spans":8})");
-  EXPECT_EQ(ToJson(ActingFor("passkey", eval)),
+  EXPECT_EQ(ToJson(ActingFor("loss", {}, eval)),
+            R"({"eval.attention.p":3,"eval.batch_tokens":512,"eval.target_spans":8})");
+  EXPECT_EQ(ToJson(ActingFor("passkey", {}, eval)),
             R"({"eval.attention.p":3,"eval.batch_tokens":512,"eval.passkey.trials":20,"eval.task":"passkey"})");
-  EXPECT_EQ(ToJson(ActingFor("attention_map", eval)), R"({"eval.attention.p":3,"eval.task":"attention_map"})");
+  EXPECT_EQ(ToJson(ActingFor("attention_map", {}, eval)), R"({"eval.attention.p":3,"eval.task":"attention_map"})");
+  // What is a default depends on the preset.
+  EXPECT_EQ(
+      ActingFor("loss", Config({{"model.preset", "gpt2-124m"}}), Config({{"eval.target_spans", "64"}})).settings_size(),
+      1);
   for (const Axis& axis : Axes()) {
     if (axis.scope != AxisScope::kEvaluation) continue;
     v1::Configuration one;
@@ -110,7 +115,7 @@ TEST(Axes, OptionsOfOtherTasksAreLeftOut) {
     *one.mutable_settings(0)->mutable_value() = NumberValue(7);
     int tasks = 0;
     for (const std::string& task : FindAxis("eval.task")->choices) {
-      const v1::Configuration acting = ActingFor(task, one);
+      const v1::Configuration acting = ActingFor(task, {}, one);
       for (const v1::Setting& setting : acting.settings()) tasks += setting.axis() == axis.name;
     }
     EXPECT_GE(tasks, 1) << axis.name;

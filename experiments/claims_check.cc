@@ -233,6 +233,13 @@ absl::Status Checker::CheckConfirm() const {
     return Refuse("evaluate.splits", absl::StrCat("evaluate measures ", confirm.split(),
                                                   ", the split of the confirming documents; leave it out there"));
   }
+  for (int i = 0; i < spec_.evaluate().probes_size() && !spec_.seeds().empty(); ++i) {
+    const auto& of_task = spec_.evaluate().probes(i).splits();
+    if (std::find(of_task.begin(), of_task.end(), confirm.split()) == of_task.end()) continue;
+    return Refuse(absl::StrCat("evaluate.tasks[", i, "].splits"),
+                  absl::StrCat("task ", spec_.evaluate().probes(i).task(), " measures ", confirm.split(),
+                               ", the split of the confirming documents; leave it out there"));
+  }
   return absl::OkStatus();
 }
 

@@ -12,6 +12,7 @@
 #include "experiments/attention_config.h"
 #include "experiments/axes.h"
 #include "experiments/defaults.h"
+#include "experiments/eval_tasks.h"
 
 namespace ablate {
 namespace {
@@ -66,25 +67,6 @@ bool CannotAct(std::string_view axis, const ValueMap& given) {
   if (axis == "train.min_learning_rate_ratio") return !TextIs("train.schedule", {"cosine"}, given);
   if (axis == "data.mixture_prompt") return NumberOf("data.mixture", given) == 0;
   return false;
-}
-
-// Which task an option of evaluations is for; "": all of them.
-std::string_view TaskOf(std::string_view axis) {
-  static constexpr struct {
-    std::string_view start, task;
-  } kOptions[] = {
-      {"eval.passkey.", "passkey"},
-      {"eval.mqar.", "mqar"},
-      {"eval.attention.tokens", "attention"},
-      {"eval.summaries.", "summaries"},
-      {"eval.target_spans", "loss"},
-      {"eval.loss_tokens", "loss"},
-      {"eval.gain", "loss"},
-  };
-  for (const auto& option : kOptions) {
-    if (axis.substr(0, option.start.size()) == option.start) return option.task;
-  }
-  return "";
 }
 
 const Axis& Known(std::string_view name) {
@@ -187,18 +169,18 @@ v1::Configuration OfScope(const v1::Configuration& config, AxisScope scope) {
   return part;
 }
 
-v1::Configuration ActingFor(std::string_view task, const v1::Configuration& eval) {
-  v1::Configuration acting;
+v1::Configuration ActingFor(std::string_view task, const v1::Configuration& training, const v1::Configuration& eval) {
+  v1::Configuration all = training;
   for (const v1::Setting& setting : eval.settings()) {
-    const std::string_view of = TaskOf(setting.axis());
+    const std::string_view of = TaskOfOption(setting.axis());
     // One forward pass, of one text.
     const bool idle = task == "attention_map" && setting.axis() == "eval.batch_tokens";
-    if (setting.axis() != "eval.task" && (of.empty() || of == task) && !idle) *acting.add_settings() = setting;
+    if (setting.axis() != "eval.task" && (of.empty() || of == task) && !idle) *all.add_settings() = setting;
   }
-  v1::Setting* setting = acting.add_settings();
+  v1::Setting* setting = all.add_settings();
   setting->set_axis("eval.task");
   *setting->mutable_value() = TextValue(task);
-  return Canonical(acting);
+  return OfScope(Canonical(all), AxisScope::kEvaluation);
 }
 
 std::string Label(const v1::Configuration& config) {

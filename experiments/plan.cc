@@ -49,6 +49,9 @@ absl::StatusOr<int> Planner::InternConfig(const v1::Configuration& canonical, co
     if (!status.ok()) return WithContext(status, "arm " + label);
   }
   if (!fresh) return index;
+  if (spec_.executor() != v1::EXECUTOR_NOOP) {
+    ABLATE_RETURN_IF_ERROR(WithContext(CheckDataAxes(spec_.data(), canonical), "arm " + label));
+  }
   const ConfigView view(canonical);
   const std::string& device = spec_.requirements().device();
   if (view.Text("train.precision") == "bf16" && device != "cuda") {
@@ -171,11 +174,15 @@ std::string Planner::SegmentsJson(int node, int64_t end) const {
 }
 
 std::string Planner::KeyHead() const {
-  return absl::StrCat(
-      "{\"data\":{\"format\":\"", spec_.data().format() == v1::DataRef::TOKEN_SHARDS ? "token_shards" : "text",
-      "\",\"sha256\":\"", spec_.data().sha256(), "\"},\"device\":\"",
-      spec_.requirements().device().empty() ? "any" : spec_.requirements().device(), "\",\"executor\":\"",
-      spec_.executor() == v1::EXECUTOR_NOOP ? "noop" : "trainer", "\",\"numerics\":", kNumericsVersion);
+  const v1::DataRef::Format format = spec_.data().format();
+  return absl::StrCat("{\"data\":{\"format\":\"",
+                      format == v1::DataRef::TOKEN_SHARDS ? "token_shards"
+                      : format == v1::DataRef::MQAR       ? "mqar"
+                                                          : "text",
+                      "\",\"sha256\":\"", spec_.data().sha256(), "\"},\"device\":\"",
+                      spec_.requirements().device().empty() ? "any" : spec_.requirements().device(),
+                      "\",\"executor\":\"", spec_.executor() == v1::EXECUTOR_NOOP ? "noop" : "trainer",
+                      "\",\"numerics\":", kNumericsVersion);
 }
 
 void Planner::CountGroup(Group* group) const {
@@ -248,12 +255,14 @@ void Planner::EmitGroup(const Group& group) {
         const Measurement& measurement = measurements_[m];
         PlannedEvaluation evaluation;
         evaluation.key =
-            Sha256Hex(absl::StrCat(measurement.key_text, plan_.stages[point.stage].key, "\",\"what\":\"evaluation\"}"));
+            Sha256Hex(absl::StrCat(measurement.key_text, plan_.stages[point.stage].key, "\"", measurement.key_end));
         evaluation.stage = point.stage;
         evaluation.eval_config = measurement.eval_config;
         evaluation.length_tokens = measurement.length;
         evaluation.ntk = measurement.ntk;
         evaluation.split = measurement.split;
+        evaluation.probe = measurement.probe;
+        if (measurement.probe >= 0) evaluation.task = spec_.evaluate().probes(measurement.probe).task();
         plan_.evaluations.push_back(std::move(evaluation));
       }
       plan_.points.push_back(std::move(point));
@@ -316,6 +325,7 @@ absl::Status Planner::AddArms() {
 
 absl::StatusOr<Plan> Planner::Make() {
   ABLATE_RETURN_IF_ERROR(places_.At(places_.root, CheckSpec(spec_)));
+  ABLATE_RETURN_IF_ERROR(CheckTasks(spec_, places_));
   ABLATE_RETURN_IF_ERROR(CheckClaims(spec_, places_));
   ABLATE_RETURN_IF_ERROR(AddArms());
   if (!spec_.baseline().settings().empty()) {
@@ -417,6 +427,10 @@ v1::EvaluationTask MakeEvaluationTask(const v1::SweepSpec& spec, const Plan& pla
   task.set_split(evaluation.split);
   *task.mutable_data() = spec.data();
   task.set_executor(spec.executor());
+  if (evaluation.probe >= 0) {
+    *task.mutable_files() = spec.evaluate().probes(evaluation.probe).files();
+    *task.mutable_tokenizer() = spec.evaluate().probes(evaluation.probe).tokenizer();
+  }
   return task;
 }
 

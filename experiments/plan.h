@@ -51,8 +51,10 @@ struct PlannedEvaluation {
   int stage = 0;                  // index in Plan::stages: the state that is measured
   v1::Configuration eval_config;  // canonical `eval.*` settings
   int64_t length_tokens = 0;
-  bool ntk = false;  // dynamic NTK acts here: on, and the length is above the training length
-  std::string split;
+  bool ntk = false;   // dynamic NTK acts here: on, and the length is above the training length
+  std::string split;  // of a task with inputs of its own: the entry's name
+  std::string task = "loss";
+  int probe = -1;  // of a task: the index in SweepSpec.evaluate.probes
 };
 
 struct Arm {
@@ -146,7 +148,7 @@ absl::StatusOr<int> FindArm(const v1::Configuration& settings, std::span<const A
 // Counts, sharing and costs, for `sweep plan`. Steps saved: steps_without_sharing (one training an arm and seed) less
 // steps. Stages and evaluations of an arm are counted over all seeds. evaluation_tokens: of loss and loss_targets,
 // context included. peak_disk_bytes is an upper bound: weights (fp32) of every stage, optimiser state (twice that) of
-// stages with children (keep all: of every stage).
+// stages with children (keep all: of every stage). Of a task with a file, its bytes count as tokens.
 v1::PlanSummary Summarize(const v1::SweepSpec& spec, const Plan& plan);
 
 // Tasks as they go to a worker (without checkpoints, which only the server knows).

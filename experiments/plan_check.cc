@@ -105,7 +105,7 @@ absl::Status CheckArm(const v1::SweepSpec& spec, const v1::ArmSpec& arm) {
     for (const v1::Setting& setting : change.settings().settings()) {
       const std::string& axis = setting.axis();
       const bool shape = axis.compare(0, 6, "model.") == 0 && axis != "model.rope_base";
-      if (shape || axis == "train.steps" || axis == "train.length" || axis.compare(0, 5, "eval.") == 0) {
+      if (shape || axis == "train.steps" || axis == "train.length" || axis == "data.mqar.vocabulary" || axis.compare(0, 5, "eval.") == 0) {
         return Refuse(axis + " cannot be switched during training");
       }
     }

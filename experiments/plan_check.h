@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "experiments/sweep_places.h"
 #include "proto/resources.pb.h"
 
 namespace ablate {
@@ -19,6 +20,15 @@ inline constexpr int kMaxSwitches = 100;        // of one arm: its keys are made
 absl::Status CheckSpec(const v1::SweepSpec& spec);
 // InvalidArgument: an arm's settings or switches, each by itself and against the axes of `spec`.
 absl::Status CheckArm(const v1::SweepSpec& spec, const v1::ArmSpec& arm);
+
+// InvalidArgument, with places: a task without its files, two entries that results could not tell apart, a task that does
+// not fit the data, an option of another task or one that arms vary too, a loss or claims on data without text; eval.task
+// as a setting.
+absl::Status CheckTasks(const v1::SweepSpec& spec, const SweepPlaces& places);
+// InvalidArgument: sequences of associative recall that do not fit the vocabulary or the length (worker/trainer/mqar.h).
+absl::Status CheckMqar(int64_t vocabulary, int64_t pairs, int64_t length);
+// InvalidArgument: data.* settings of a training that do not fit the data's format. Not asked of the test executor.
+absl::Status CheckDataAxes(const v1::DataRef& data, const v1::Configuration& canonical);
 
 // Whether `config`, which `view` shows, has all values of `wanted`: defaults included; names that are no axes
 // ("attention.p@100") as given.

@@ -1,6 +1,7 @@
 // What is measured of an arm: lengths, splits and NTK settings, less what cannot act. See planner.h and plan.h.
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -14,11 +15,37 @@
 namespace ablate {
 
 int Planner::InternMeasurement(Measurement measurement) {
-  measurement.key_text = absl::StrCat("{\"eval\":", ToJson(measurement.eval_config), ",\"length\":", measurement.length,
-                                      ",\"split\":\"", measurement.split, "\",\"state\":\"");
-  const auto [it, fresh] = measurement_by_key_.emplace(measurement.key_text, static_cast<int>(measurements_.size()));
+  const auto hashes = [&](const char* name, const google::protobuf::RepeatedPtrField<v1::DataFile>& files) {
+    std::string list;
+    for (const v1::DataFile& file : files) {
+      absl::StrAppend(&list, list.empty() ? "" : ",", "\"", file.sha256(), "\"");
+    }
+    return list.empty() ? "" : absl::StrCat(",\"", name, "\":[", list, "]");
+  };
+  const v1::ProbeSpec& probe =
+      measurement.probe < 0 ? v1::ProbeSpec::default_instance() : spec_.evaluate().probes(measurement.probe);
+  measurement.key_text =
+      absl::StrCat("{\"eval\":", ToJson(measurement.eval_config), hashes("files", probe.files()),
+                   ",\"length\":", measurement.length, ",\"split\":\"", measurement.split, "\",\"state\":\"");
+  measurement.key_end = absl::StrCat(hashes("tokenizer", probe.tokenizer()), ",\"what\":\"evaluation\"}");
+  const auto [it, fresh] =
+      measurement_by_key_.emplace(measurement.key_text + measurement.key_end, static_cast<int>(measurements_.size()));
   if (fresh) measurements_.push_back(std::move(measurement));
   return it->second;
+}
+
+v1::Configuration Planner::SettingsOf(int probe, const v1::Configuration& trained,
+                                      const v1::Configuration& eval) const {
+  v1::Configuration asked = eval;
+  if (probe >= 0) AppendSettings(spec_.evaluate().probes(probe).settings(), &asked);
+  v1::Configuration acting = ActingFor(probe < 0 ? "loss" : spec_.evaluate().probes(probe).task(), trained, asked);
+  const ConfigView training(trained);
+  for (const v1::Setting& setting : acting.settings()) {
+    if (setting.axis() != "eval.mqar.pairs" || setting.value().number() != training.Number("data.mqar.pairs")) continue;
+    DropSetting("eval.mqar.pairs", &acting);
+    break;
+  }
+  return acting;
 }
 
 absl::Status Planner::CheckMeasured(int arm, const v1::Configuration& eval, const std::string& metric,
@@ -62,6 +89,26 @@ std::vector<Planner::Asked> Planner::AskedByEvaluate(const ArmDraft& draft) cons
       }
     }
   }
+  for (int p = 0; p < spec_.evaluate().probes_size(); ++p) {
+    const v1::ProbeSpec& probe = spec_.evaluate().probes(p);
+    const std::string here = absl::StrCat("evaluate.tasks[", p, "].lengths");
+    const SweepPlaces::Place place = places_.Named(here);
+    if (probe.lengths().empty()) {  // at train.length NTK does not act
+      v1::LengthSpec one;
+      one.set_multiple(1);
+      asked.push_back({one, probe.name(), false, place, "task " + probe.task(), p});
+    }
+    for (const v1::LengthSpec& length : probe.lengths()) {
+      for (const std::string& split : probe.splits().empty()
+                                          ? std::vector<std::string>{probe.name()}
+                                          : std::vector<std::string>(probe.splits().begin(), probe.splits().end())) {
+        for (const bool ntk : {false, true}) {
+          if (ntk ? !draft.ntk_dynamic : !draft.ntk_off) continue;
+          asked.push_back({length, split, ntk, place, "lengths of task " + probe.task(), p});
+        }
+      }
+    }
+  }
   return asked;
 }
 
@@ -89,7 +136,10 @@ absl::Status Planner::Measure(int arm, const v1::Configuration& eval, const std:
   if (!spec.has_growing_scale()) DropSetting("eval.attention.scale_clamp", &acting);
   if (!spec.sharpen_p.has_value() || spec.sharpen_offset == 0) DropSetting("eval.attention.sharpen_clamp", &acting);
 
+  std::map<int, v1::Configuration> settings;  // by task
   for (const Asked& cell : asked) {
+    const auto [of_task, fresh] = settings.try_emplace(cell.probe);
+    if (fresh) of_task->second = SettingsOf(cell.probe, trained.config, acting);
     const double exact = cell.length.has_multiple() ? cell.length.multiple() * static_cast<double>(trained.length)
                                                     : static_cast<double>(cell.length.tokens());
     const int64_t tokens = LengthTokens(cell.length, trained.length);
@@ -100,13 +150,22 @@ absl::Status Planner::Measure(int arm, const v1::Configuration& eval, const std:
     } else {
       fits = WithContext(CheckEvaluationLength(training, tokens), "arm " + plan_.arms[arm].label);
     }
+    if (fits.ok() && cell.probe >= 0 && spec_.evaluate().probes(cell.probe).task() == "mqar" &&
+        spec_.executor() != v1::EXECUTOR_NOOP) {
+      const ConfigView view(trained.config, of_task->second);
+      const bool own = view.Has("eval.mqar.pairs");
+      fits = WithContext(CheckMqar(view.Integer("data.mqar.vocabulary"),
+                                   view.Integer(own ? "eval.mqar.pairs" : "data.mqar.pairs"), tokens),
+                         absl::StrCat("task mqar at ", tokens, " tokens"));
+    }
     if (!fits.ok()) return places_.At(cell.place, fits);
     Measurement measurement;
+    measurement.probe = cell.probe;
     measurement.length = tokens;
     measurement.split = cell.split;
     measurement.ntk = cell.ntk && rope && tokens > trained.length;
-    measurement.eval_config = acting;
-    for (const v1::Setting& setting : acting.settings()) {
+    measurement.eval_config = of_task->second;
+    for (const v1::Setting& setting : of_task->second.settings()) {
       if (setting.axis() == "eval.attention.window" && setting.value().number() >= static_cast<double>(tokens)) {
         DropSetting(setting.axis(), &measurement.eval_config);
         break;

@@ -324,7 +324,10 @@ void Planner::HashPhases() {
     for (const auto& [factor, level] : plan_.arms[a].factors) absl::StrAppend(&line, " ", factor, "=", level);
     for (const std::vector<int>* measured : {&draft.measurements, &draft.confirming}) {
       std::vector<std::string> keys;
-      for (const int m : *measured) keys.push_back(measurements_[m].key_text);
+      for (const int m : *measured) {
+        const Measurement& one = measurements_[m];
+        keys.push_back(one.probe < 0 ? one.key_text : one.key_text + one.key_end);
+      }
       absl::StrAppend(&line, " [", SortedJoin(keys), "]");
     }
     lines.push_back(std::move(line));

@@ -43,6 +43,25 @@ double Override(const v1::Configuration& config, std::string_view axis, double f
   return fallback;
 }
 
+int64_t VocabularyOf(const v1::DataRef& data, const v1::Configuration& config) {
+  if (data.format() == v1::DataRef::MQAR) return ConfigView(config).Integer("data.mqar.vocabulary");
+  return data.format() == v1::DataRef::TOKEN_SHARDS ? 50257 : 256;
+}
+
+// Tokens that one evaluation of a task goes through. Of a task with a file its bytes stand for its tokens.
+double TaskTokens(const v1::ProbeSpec& probe, const PlannedStage& stage, const PlannedEvaluation& evaluation) {
+  const ConfigView view(stage.config, evaluation.eval_config);
+  const auto length = static_cast<double>(evaluation.length_tokens);
+  if (probe.task() == "passkey") return view.Number("eval.passkey.trials") * length;
+  if (probe.task() == "mqar") return view.Number("eval.mqar.sequences") * length;
+  if (probe.task() == "attention") {
+    return std::max(1.0, std::floor(view.Number("eval.attention.tokens") / length)) * length;
+  }
+  double bytes = 0;
+  for (const v1::DataFile& file : probe.files()) bytes += static_cast<double>(file.bytes());
+  return bytes;
+}
+
 // "0 to 4", "0, 2, 5".
 std::string SeedsText(const std::vector<int64_t>& seeds) {
   std::vector<int64_t> sorted = seeds;
@@ -59,6 +78,20 @@ std::string LengthsText(const Lengths& lengths) {
     absl::StrAppend(out, length.has_multiple() ? ShortestDouble(length.multiple()) + "x"
                                                : absl::StrCat(length.tokens(), " tokens"));
   });
+}
+
+// What is measured beside the loss, a line a task.
+void AddTaskNotes(const v1::SweepSpec& spec, const Plan& plan, v1::PlanSummary* summary) {
+  for (int p = 0; p < spec.evaluate().probes_size(); ++p) {
+    const v1::ProbeSpec& probe = spec.evaluate().probes(p);
+    const auto count = std::count_if(plan.evaluations.begin(), plan.evaluations.end(),
+                                     [&](const PlannedEvaluation& evaluation) { return evaluation.probe == p; });
+    summary->add_notes(absl::StrCat(
+        "task ", probe.task(), probe.name().empty() || probe.name() == probe.task() ? "" : " (" + probe.name() + ")",
+        probe.lengths().empty() ? "" : " at " + LengthsText(probe.lengths()),
+        probe.splits().empty() ? "" : " on " + absl::StrJoin(probe.splits(), ", "), ": ", count,
+        count == 1 ? " evaluation" : " evaluations"));
+  }
 }
 
 void AddNotes(const v1::SweepSpec& spec, const Plan& plan, v1::PlanSummary* summary) {
@@ -110,7 +143,6 @@ v1::PlanSummary Summarize(const v1::SweepSpec& spec, const Plan& given) {
   const Plan assumed = given.complete ? Plan() : AtAnyRate(spec, given);
   const Plan& plan = given.complete ? given : assumed;
   v1::PlanSummary summary;
-  const int64_t vocabulary = spec.data().format() == v1::DataRef::TOKEN_SHARDS ? 50257 : 256;
   std::set<int64_t> seeds(plan.seeds.begin(), plan.seeds.end());
   seeds.insert(plan.tuning_seeds.begin(), plan.tuning_seeds.end());
   seeds.insert(plan.confirming_seeds.begin(), plan.confirming_seeds.end());
@@ -126,7 +158,7 @@ v1::PlanSummary Summarize(const v1::SweepSpec& spec, const Plan& given) {
   costs.reserve(plan.stages.size());
   for (const PlannedStage& stage : plan.stages) {
     const auto [it, fresh] = by_config.try_emplace(stage.config.SerializeAsString());
-    if (fresh) it->second = CostOf(stage.config, vocabulary);
+    if (fresh) it->second = CostOf(stage.config, VocabularyOf(spec.data(), stage.config));
     costs.push_back(&it->second);
   }
 
@@ -152,6 +184,11 @@ v1::PlanSummary Summarize(const v1::SweepSpec& spec, const Plan& given) {
     if (!used.evaluations[i]) continue;
     const PlannedEvaluation& evaluation = plan.evaluations[i];
     const ConfigCost& cost = *costs[evaluation.stage];
+    if (evaluation.probe >= 0) {
+      evaluation_tokens += static_cast<int64_t>(
+          TaskTokens(spec.evaluate().probes(evaluation.probe), plan.stages[evaluation.stage], evaluation));
+      continue;
+    }
     const auto length = static_cast<double>(evaluation.length_tokens);
     const double spans = Override(evaluation.eval_config, "eval.target_spans", cost.target_spans);
     const double loss = Override(evaluation.eval_config, "eval.loss_tokens", cost.loss_tokens);
@@ -201,6 +238,7 @@ v1::PlanSummary Summarize(const v1::SweepSpec& spec, const Plan& given) {
   summary.set_evaluation_tokens(evaluation_tokens);
   // While a training runs, one checkpoint with optimiser state is there beside what has ended.
   summary.set_peak_disk_bytes(spec.executor() == v1::EXECUTOR_NOOP || plan.stages.empty() ? 0 : disk + 3 * largest);
+  AddTaskNotes(spec, plan, &summary);
   if (!HasPhases(spec)) return summary;
 
   JobSet before;

@@ -45,10 +45,11 @@ class Planner {
   // One evaluation of an arm, whatever the seed.
   struct Measurement {
     v1::Configuration eval_config;
-    std::string key_text;  // all of the key's JSON but the state
+    std::string key_text, key_end;  // the key's JSON before and after the state's key
     int64_t length = 0;
     bool ntk = false;
     std::string split;
+    int probe = -1;  // index in SweepSpec.evaluate.probes; -1: the loss
   };
 
   // A cell that a phase asks for.
@@ -58,6 +59,7 @@ class Planner {
     bool ntk = false;
     SweepPlaces::Place place;
     std::string what;  // for messages: "evaluate.lengths"
+    int probe = -1;
   };
 
   struct ArmDraft {
@@ -107,6 +109,8 @@ class Planner {
   absl::Status Measure(int arm, const v1::Configuration& eval, const std::vector<Asked>& asked,
                        std::vector<int>* measurements);
   int InternMeasurement(Measurement measurement);
+  // The settings of one task's evaluations (-1: of the loss) out of what the arm sets.
+  v1::Configuration SettingsOf(int probe, const v1::Configuration& trained, const v1::Configuration& eval) const;
   // InvalidArgument, at `place`: an evaluation of the arm with these `eval` settings will not have the metric.
   absl::Status CheckMeasured(int arm, const v1::Configuration& eval, const std::string& metric,
                              const v1::LengthSpec& length, const std::string& place, const std::string& who) const;

@@ -29,11 +29,11 @@ class Reader : public SweepReader {
 
  private:
   absl::Status ReadData(const YamlNode& node);
+  absl::Status ReadMadeData(const YamlNode& node);
   absl::Status ReadPath(const YamlNode& node);
   absl::Status ReadAxes(const YamlNode& node);
   absl::Status ReadArms(const YamlNode& node);
   absl::Status ReadExclude(const YamlNode& node);
-  absl::Status ReadEvaluate(const YamlNode& node);
   absl::Status ReadRequires(const YamlNode& node);
   absl::Status ReadNames(const YamlNode& root);
   absl::Status CheckPoints(const YamlNode& root) const;
@@ -76,6 +76,12 @@ absl::Status Reader::ReadPath(const YamlNode& node) {
 absl::Status Reader::ReadData(const YamlNode& node) {
   ABLATE_RETURN_IF_ERROR(CheckKeys(node, "a map for data", {"name", "path", "paths", "format", "sha256"}));
   v1::DataRef* data = spec_.mutable_data();
+  const YamlNode* format = Child(node, "format");
+  int which = -1;
+  if (format != nullptr) {
+    ABLATE_ASSIGN_OR_RETURN(which, ReadChoice(*format, "format", {"text", "token_shards", "mqar"}));
+  }
+  if (which == 2) return ReadMadeData(node);
   const YamlNode* path = Child(node, "path");
   const YamlNode* paths = Child(node, "paths");
   if ((path == nullptr) == (paths == nullptr)) return Error(node, "expected either path or paths in data");
@@ -86,9 +92,8 @@ absl::Status Reader::ReadData(const YamlNode& node) {
     for (const YamlNode& item : paths->items) ABLATE_RETURN_IF_ERROR(ReadPath(item));
   }
   const std::string first = data->files(0).path();
-  if (const YamlNode* format = Child(node, "format")) {
-    ABLATE_ASSIGN_OR_RETURN(const int shards, ReadChoice(*format, "format", {"text", "token_shards"}));
-    data->set_format(shards == 0 ? v1::DataRef::TEXT : v1::DataRef::TOKEN_SHARDS);
+  if (format != nullptr) {
+    data->set_format(which == 0 ? v1::DataRef::TEXT : v1::DataRef::TOKEN_SHARDS);
   } else {
     data->set_format(absl::EndsWith(first, ".bin") ? v1::DataRef::TOKEN_SHARDS : v1::DataRef::TEXT);
   }
@@ -106,6 +111,23 @@ absl::Status Reader::ReadData(const YamlNode& node) {
     data->set_sha256(hash->text);
     if (data->files_size() == 1) data->mutable_files(0)->set_sha256(hash->text);
   }
+  return absl::OkStatus();
+}
+
+// Without files: the trainer makes it. Its hash is that of the rules it is made by.
+absl::Status Reader::ReadMadeData(const YamlNode& node) {
+  for (const char* key : {"path", "paths", "sha256"}) {
+    if (const YamlNode* child = Child(node, key)) {
+      return Error(*child, absl::StrCat("data of format mqar is made by the trainer and has no ", key));
+    }
+  }
+  v1::DataRef* data = spec_.mutable_data();
+  data->set_format(v1::DataRef::MQAR);
+  data->set_name("mqar");
+  if (const YamlNode* name = Child(node, "name")) {
+    ABLATE_ASSIGN_OR_RETURN(*data->mutable_name(), ReadText(*name, "a name for the data"));
+  }
+  data->set_sha256(Sha256Hex(kMqarRules));
   return absl::OkStatus();
 }
 
@@ -208,35 +230,6 @@ absl::Status Reader::ReadExclude(const YamlNode& node) {
       return Error(item, absl::StrCat("more than ", kMaxRules, " rules"));
     for (const v1::Configuration& rule : rules) *spec_.add_exclude() = rule;
     places_.exclude.insert(places_.exclude.end(), rules.size(), PlaceOf(item));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Reader::ReadEvaluate(const YamlNode& node) {
-  ABLATE_RETURN_IF_ERROR(CheckKeys(node, "a map for evaluate", {"lengths", "splits"}));
-  v1::EvaluationSpec* evaluate = spec_.mutable_evaluate();
-  evaluate->Clear();
-  if (const YamlNode* lengths = Child(node, "lengths")) {
-    if (!lengths->is_list()) return Expected(*lengths, "a list of lengths such as [1x, 2x, 4096]");
-    for (const YamlNode& item : lengths->items) {
-      ABLATE_ASSIGN_OR_RETURN(*evaluate->add_lengths(), ReadLength(item));
-      places_.lengths.push_back(PlaceOf(item));
-    }
-  } else {
-    for (const double multiple : {1.0, 2.0, 4.0, 8.0}) evaluate->add_lengths()->set_multiple(multiple);
-  }
-  if (const YamlNode* splits = Child(node, "splits")) {
-    if (!splits->is_list()) return Expected(*splits, "a list of splits such as [selection]");
-    for (const YamlNode& item : splits->items) {
-      ABLATE_ASSIGN_OR_RETURN(const int which, ReadChoice(item, "a split", {"selection", "confirmation"}));
-      const std::string split = which == 0 ? "selection" : "confirmation";
-      for (const std::string& other : evaluate->splits()) {
-        if (other == split) return Error(item, split + " is there twice");
-      }
-      evaluate->add_splits(split);
-    }
-  } else {
-    evaluate->add_splits("selection");
   }
   return absl::OkStatus();
 }
@@ -348,11 +341,11 @@ absl::StatusOr<v1::SweepSpec> Reader::Read(const YamlNode& root) {
     for (int64_t seed = 0; seed < 3; ++seed) spec_.add_seeds(seed);
   }
   if (const YamlNode* evaluate = Child(root, "evaluate")) {
-    ABLATE_RETURN_IF_ERROR(ReadEvaluate(*evaluate));
+    ABLATE_RETURN_IF_ERROR(ReadEvaluatePart(*this, *evaluate, &spec_, &places_));
   } else if (spec_.executor() == v1::EXECUTOR_TRAINER) {
     YamlNode empty;
     empty.kind = YamlNode::Kind::kMap;
-    ABLATE_RETURN_IF_ERROR(ReadEvaluate(empty));
+    ABLATE_RETURN_IF_ERROR(ReadEvaluatePart(*this, empty, &spec_, &places_));
   }
   if (const YamlNode* required = Child(root, "requires")) ABLATE_RETURN_IF_ERROR(ReadRequires(*required));
   if (const YamlNode* priority = Child(root, "priority")) {

@@ -57,6 +57,9 @@ class SweepReader {
   const std::string& file_name_;
 };
 
+// evaluate, with its defaults; after data.
+absl::Status ReadEvaluatePart(const SweepReader& reader, const YamlNode& evaluate, v1::SweepSpec* spec,
+                              SweepPlaces* places);
 // tune, select, confirm, claims, alpha and factorial, with their defaults (docs/claims.md); after all other keys.
 absl::Status ReadClaimParts(const SweepReader& reader, const YamlNode& root, v1::SweepSpec* spec, SweepPlaces* places);
 
