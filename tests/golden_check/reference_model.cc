@@ -29,19 +29,36 @@ bool Decays(const std::string& name) {
 class Pass {
  public:
   Pass(const ModelShape& shape, const TensorMap& params, const std::vector<int32_t>& tokens,
-       const std::vector<int32_t>& targets, int B, int T)
+       const std::vector<int32_t>& targets, int B, int T, int window = 0)
       : s_(shape),
         params_(params),
         tokens_(tokens),
         targets_(targets),
         C_(shape.width),
         N_(B * T),
-        heads_{B, T, shape.heads, shape.width / shape.heads, 0} {
+        heads_{B, T, shape.heads, shape.width / shape.heads, window} {
     for (int i = 0; i < N_; ++i) positions_.push_back(i % T);
     if (shape.rope_base > 0) {
       cos_.resize(static_cast<size_t>(T) * heads_.D / 2);
       sin_.resize(cos_.size());
       RopeTable(shape.rope_base, T, heads_.D, cos_.data(), sin_.data());
+    }
+  }
+
+  // Of one head after Run: with D columns of the identity as values the output is D columns of the weights.
+  void WeightsOf(int l, int b, int h, double* weights) {
+    const int T = heads_.T, D = heads_.D;
+    const size_t at = (static_cast<size_t>(b) * heads_.H + h) * T * D;
+    double* const v = &blocks_[l].v[at];
+    for (int column = 0; column < T; column += D) {
+      std::fill_n(v, static_cast<size_t>(T) * D, 0.0);
+      for (int d = 0; d < D && column + d < T; ++d) v[static_cast<size_t>(column + d) * D + d] = 1;
+      const AttentionResult r = Head(l, b, h, nullptr);
+      for (int i = 0; i < T; ++i) {
+        for (int d = 0; d < D && column + d < T; ++d) {
+          weights[static_cast<size_t>(i) * T + column + d] = r.out[static_cast<size_t>(i) * D + d];
+        }
+      }
     }
   }
 
@@ -101,7 +118,7 @@ class Pass {
     const size_t at = (static_cast<size_t>(b) * heads_.H + h) * heads_.T * heads_.D;
     const double* s = P(absl::StrCat("h", l, ".ssmax.s"));
     const double* bias = P(absl::StrCat("h", l, ".ssmax.b"));
-    return Attention(s_.spec, heads_.T, heads_.D, 0, &block.q[at], &block.k[at], &block.v[at],
+    return Attention(s_.spec, heads_.T, heads_.D, heads_.window, &block.q[at], &block.k[at], &block.v[at],
                      s == nullptr ? 1.0 : s[h], bias == nullptr ? 0.0 : bias[h], dout, AlibiSlope(h, heads_.H));
   }
   size_t Row(int b, int t, int h) const { return ((static_cast<size_t>(b) * heads_.T + t) * heads_.H + h) * heads_.D; }
@@ -187,6 +204,22 @@ class Pass {
 double ModelLoss(const ModelShape& shape, const TensorMap& params, const std::vector<int32_t>& tokens,
                  const std::vector<int32_t>& targets, int B, int T, TensorMap* grads) {
   return Pass(shape, params, tokens, targets, B, T).Run(grads);
+}
+
+std::vector<double> AttentionWeights(const ModelShape& shape, const TensorMap& params,
+                                     const std::vector<int32_t>& tokens, int B, int T, int window) {
+  const std::vector<int32_t> targets(tokens.size(), -1);
+  Pass pass(shape, params, tokens, targets, B, T, window);
+  pass.Run(nullptr);
+  const size_t one = static_cast<size_t>(T) * T;
+  std::vector<double> weights(one * shape.layers * B * shape.heads);
+  double* at = weights.data();
+  for (int l = 0; l < shape.layers; ++l) {
+    for (int b = 0; b < B; ++b) {
+      for (int h = 0; h < shape.heads; ++h, at += one) pass.WeightsOf(l, b, h, at);
+    }
+  }
+  return weights;
 }
 
 std::string ModelParametersProblem(const ModelShape& shape, const TensorMap& params) {

@@ -17,6 +17,11 @@ struct ModelShape {
 double ModelLoss(const ModelShape& shape, const TensorMap& params, const std::vector<int32_t>& tokens,
                  const std::vector<int32_t>& targets, int B, int T, TensorMap* grads);
 
+// The final weights of every layer, sequence and head: [layers][B][H][T][T], 0 where j > i or outside of the window (0:
+// none), which holds in every layer.
+std::vector<double> AttentionWeights(const ModelShape& shape, const TensorMap& params,
+                                     const std::vector<int32_t>& tokens, int B, int T, int window);
+
 // Names and sizes, as text; empty when all is well.
 std::string ModelParametersProblem(const ModelShape& shape, const TensorMap& params);
 

@@ -66,6 +66,8 @@ const std::vector<ProbeTask>& ProbeTasks();
 Probe FindProbe(std::string_view task);
 
 absl::StatusOr<bool> RunPasskey(const ProbeContext& context, v1::TaskResult* result);
+absl::StatusOr<bool> RunAttention(const ProbeContext& context, v1::TaskResult* result);
+absl::StatusOr<bool> RunAttentionMap(const ProbeContext& context, v1::TaskResult* result);
 
 // --- what probes share ---
 

@@ -15,6 +15,8 @@ namespace ablate {
 const std::vector<ProbeTask>& ProbeTasks() {
   static const auto& tasks = *new std::vector<ProbeTask>{
       {"passkey", RunPasskey},
+      {"attention", RunAttention},
+      {"attention_map", RunAttentionMap},
   };
   return tasks;
 }
