@@ -237,6 +237,33 @@ struct ReluSquaredActivation {
   }
 };
 
+// The next two are not monotone: a row's largest u may be that of its smallest score. Both slopes are 0 at 0.
+struct AbsActivation {
+  static constexpr bool kShifted = false, kExpTail = false;
+  template <class F>
+  static ABLATE_HD F Value(F s) {
+    return -NegativeAbs(s);
+  }
+  template <class F>
+  static ABLATE_HD F ValueAndSlope(F s, F* slope) {
+    *slope = (s > F{} ? F{} + 1.0f : F{}) - (s < F{} ? F{} + 1.0f : F{});
+    return -NegativeAbs(s);
+  }
+};
+
+struct SquareActivation {
+  static constexpr bool kShifted = false, kExpTail = false;
+  template <class F>
+  static ABLATE_HD F Value(F s) {
+    return s * s;
+  }
+  template <class F>
+  static ABLATE_HD F ValueAndSlope(F s, F* slope) {
+    *slope = s + s;
+    return s * s;
+  }
+};
+
 // visit(ActivationStruct{}) of the one that `activation` names.
 template <class Visit>
 ABLATE_VISIT auto VisitActivation(Activation activation, Visit visit) {
@@ -251,6 +278,10 @@ ABLATE_VISIT auto VisitActivation(Activation activation, Visit visit) {
       return visit(ReluActivation{});
     case Activation::kReluSquared:
       return visit(ReluSquaredActivation{});
+    case Activation::kAbs:
+      return visit(AbsActivation{});
+    case Activation::kSquare:
+      return visit(SquareActivation{});
   }
   return visit(ExpActivation{});
 }

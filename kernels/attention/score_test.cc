@@ -55,6 +55,17 @@ TEST(Score, ActivationsAndTheirSlopes) {
       -3, 3, [](double s) { return s > 0 ? s : 0; }, [](double s) { return s > 0 ? 1.0 : 0; });
   CheckActivation<ReluSquaredActivation>(
       -3, 3, [](double s) { return s > 0 ? s * s : 0; }, [](double s) { return s > 0 ? 2 * s : 0; });
+  CheckActivation<AbsActivation>(
+      -3, 3, [](double s) { return std::abs(s); }, [](double s) { return s > 0 ? 1.0 : -1.0; });
+  CheckActivation<SquareActivation>(
+      -3, 3, [](double s) { return s * s; }, [](double s) { return 2 * s; });
+  for (float zero : {0.0f, -0.0f}) {
+    float slope = 1;
+    EXPECT_EQ(std::signbit(AbsActivation::ValueAndSlope(zero, &slope)), false);
+    EXPECT_EQ(slope, 0);
+    EXPECT_EQ(SquareActivation::ValueAndSlope(zero, &slope), 0);
+    EXPECT_EQ(slope, 0);
+  }
 }
 
 TEST(Score, Powers) {

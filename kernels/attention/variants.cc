@@ -28,8 +28,9 @@ constexpr NameRow<ScoreScale> kScoreScales[] = {
     {ScoreScale::kConstantLogN, "constant_log_n"},
 };
 constexpr NameRow<Activation> kActivations[] = {
-    {Activation::kExp, "exp"},   {Activation::kSoftplus, "softplus"},        {Activation::kSigmoid, "sigmoid"},
-    {Activation::kRelu, "relu"}, {Activation::kReluSquared, "relu_squared"},
+    {Activation::kExp, "exp"},       {Activation::kSoftplus, "softplus"},        {Activation::kSigmoid, "sigmoid"},
+    {Activation::kRelu, "relu"},     {Activation::kReluSquared, "relu_squared"}, {Activation::kAbs, "abs"},
+    {Activation::kSquare, "square"},
 };
 constexpr NameRow<Normalisation> kNormalisations[] = {
     {Normalisation::kL1, "l1"}, {Normalisation::kCount, "count"}, {Normalisation::kNone, "none"}};

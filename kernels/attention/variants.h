@@ -37,7 +37,15 @@ enum class ScoreScale {
   kConstant,      // "constant": scale_constant
   kConstantLogN,  // "constant_log_n": scale_constant log n
 };
-enum class Activation { kExp, kSoftplus, kSigmoid, kRelu, kReluSquared };
+enum class Activation {
+  kExp,          // "exp"
+  kSoftplus,     // "softplus"
+  kSigmoid,      // "sigmoid"
+  kRelu,         // "relu"
+  kReluSquared,  // "relu_squared"
+  kAbs,          // "abs": |z|, slope 0 at 0; not monotone
+  kSquare,       // "square": z^2; not monotone
+};
 enum class Normalisation { kL1, kCount, kNone };
 enum class LogitBias {
   kNone,         // "none"

@@ -83,7 +83,7 @@ TEST(Variants, EnumNamesRoundTrip) {
   RoundTrip<Normalisation>(NormalisationNames(), ParseNormalisation);
   RoundTrip<LogitBias>(LogitBiasNames(), ParseLogitBias);
   EXPECT_EQ(ScoreScaleNames().size(), 10u);
-  EXPECT_EQ(ActivationNames().size(), 5u);
+  EXPECT_EQ(ActivationNames().size(), 7u);
 }
 
 TEST(Variants, InvalidSpecsNameTheirAxis) {

@@ -10,6 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/attention/decomposition_cases.h"
 #include "kernels/attention/golden_cases.h"
 #include "kernels/reference/attention.h"
 
@@ -140,7 +141,7 @@ std::string Trace(std::string_view name, const AttentionSpec& spec, const Attent
 }
 
 TEST(CpuAttention, EveryVariantOnEveryShape) {
-  for (const AttentionVariant& variant : AttentionVariants()) {
+  for (const NamedSpec& variant : MembersOfEveryActivation()) {
     uint64_t seed = 1;
     for (int T : {1, 2, 3, 4, 5, 7, 33, 64, 65, 130, 257}) {
       for (int D : {4, 5, 8, 12, 16, 20, 32, 64, 128}) {
@@ -156,7 +157,7 @@ TEST(CpuAttention, EveryVariantOnEveryShape) {
 }
 
 TEST(CpuAttention, Windows) {
-  for (const AttentionVariant& variant : AttentionVariants()) {
+  for (const NamedSpec& variant : MembersOfEveryActivation()) {
     for (int T : {5, 40, 150}) {
       for (int window : {1, 2, 7, 16, 17, 50, 149, 200}) {
         const AttentionShape shape{.B = 1, .T = T, .H = 2, .D = 16, .window = window};
@@ -207,6 +208,19 @@ TEST(CpuAttention, EveryValueOfEveryAxis) {
   }
 }
 
+// Softmax taken apart, over several panels.
+TEST(CpuAttention, Decomposition) {
+  for (const NamedSpec& member : DecompositionCases()) {
+    for (const AttentionShape& shape : {AttentionShape{.B = 2, .T = 33, .H = 3, .D = 20},
+                                        {.B = 1, .T = 200, .H = 2, .D = 32},
+                                        {.B = 1, .T = 200, .H = 1, .D = 16, .window = 70}}) {
+      SCOPED_TRACE(Trace(member.name, member.spec, shape));
+      CompareWithReference(member.spec, Inputs(member.spec, shape, 77));
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
 // Partial sums over row chunks begin at T = 1024; panels shrink as T grows.
 TEST(CpuAttention, LongSequences) {
   for (const char* name : {"softmax", "lssar", "ssmax"}) {
@@ -220,7 +234,7 @@ TEST(CpuAttention, LongSequences) {
 }
 
 TEST(CpuAttention, Alibi) {
-  for (const AttentionVariant& variant : AttentionVariants()) {
+  for (const NamedSpec& variant : MembersOfEveryActivation()) {
     AttentionSpec spec = variant.spec;
     spec.alibi = true;
     for (int T : {1, 2, 5, 33, 150}) {
@@ -355,9 +369,9 @@ void ExpectFinite(const Outputs& r) {
 
 TEST(CpuAttention, NearlyUniformRowsAreFinite) {
   const AttentionShape shape{.B = 1, .T = 200, .H = 1, .D = 32};
-  for (const AttentionVariant& variant : AttentionVariants()) {
+  for (const NamedSpec& variant : MembersOfEveryActivation()) {
     for (float spread : {1.0f, 1e-1f, 1e-2f, 1e-3f, 1e-4f, 1e-6f, 0.0f}) {
-      SCOPED_TRACE(std::string(variant.name) + " " + std::to_string(spread));
+      SCOPED_TRACE(variant.name + " " + std::to_string(spread));
       Inputs in(variant.spec, shape, 21);
       const Floats noise = Normal(in.k.size(), 31, spread);
       for (size_t i = 0; i < in.k.size(); ++i) in.k[i] = in.k[i % shape.D] + noise[i];
@@ -378,9 +392,9 @@ TEST(CpuAttention, NearlyUniformRowsAreFinite) {
 
 TEST(CpuAttention, HugeScoresAreFinite) {
   const AttentionShape shape{.B = 1, .T = 150, .H = 2, .D = 16};
-  for (const AttentionVariant& variant : AttentionVariants()) {
+  for (const NamedSpec& variant : MembersOfEveryActivation()) {
     for (float scale : {10.0f, 1e3f, 1e5f}) {
-      SCOPED_TRACE(std::string(variant.name) + " " + std::to_string(scale));
+      SCOPED_TRACE(variant.name + " " + std::to_string(scale));
       AttentionSpec spec = variant.spec;
       spec.qk_norm = QkNorm::kNone;
       const Inputs in(spec, shape, 41, scale);
@@ -408,12 +422,14 @@ TEST(CpuAttention, TailRowsAgreeWithTheReference) {
 
 TEST(CpuAttention, ZeroRowsGiveZeroOutputAndGradient) {
   const AttentionShape shape{.B = 1, .T = 20, .H = 1, .D = 8};
-  for (const char* name : {"relu", "relu_squared"}) {
-    AttentionSpec spec = FindAttentionVariant(name)->spec;
+  for (Activation activation : {Activation::kRelu, Activation::kReluSquared, Activation::kAbs, Activation::kSquare}) {
+    AttentionSpec spec{.activation = activation, .normalisation = Normalisation::kCount};
     for (int sharpened = 0; sharpened < 2; ++sharpened) {
       if (sharpened) spec.normalisation = Normalisation::kL1, spec.sharpen_p = 15;
+      SCOPED_TRACE(Trace(Name(activation), spec, shape));
       Inputs in(spec, shape, 61);
-      in.q.assign(in.q.size(), 1);
+      const bool even = activation == Activation::kAbs || activation == Activation::kSquare;
+      in.q.assign(in.q.size(), even ? 0 : 1);
       in.k.assign(in.k.size(), -1);
       const Outputs r = RunCpu(spec, in, 1);
       EXPECT_EQ(r.counts.zero_rows, shape.T);
@@ -423,8 +439,8 @@ TEST(CpuAttention, ZeroRowsGiveZeroOutputAndGradient) {
 }
 
 TEST(CpuAttention, NanInputsAreNotHidden) {
-  for (const AttentionVariant& variant : AttentionVariants()) {
-    SCOPED_TRACE(std::string(variant.name));
+  for (const NamedSpec& variant : MembersOfEveryActivation()) {
+    SCOPED_TRACE(variant.name);
     Inputs in(variant.spec, {.B = 1, .T = 40, .H = 1, .D = 8}, 71);
     in.q[20 * 8 + 3] = std::nanf("");
     const Outputs r = RunCpu(variant.spec, in, 1);

@@ -24,6 +24,10 @@ double Phi(Activation activation, double s) {
       return std::max(s, 0.0);
     case Activation::kReluSquared:
       return s > 0 ? s * s : 0.0;
+    case Activation::kAbs:
+      return std::abs(s);
+    case Activation::kSquare:
+      return s * s;
   }
   return 0;
 }
@@ -40,6 +44,10 @@ double PhiSlope(Activation activation, double s) {
       return s > 0 ? 1 : 0;
     case Activation::kReluSquared:
       return s > 0 ? 2 * s : 0;
+    case Activation::kAbs:
+      return s > 0 ? 1 : s < 0 ? -1 : 0;
+    case Activation::kSquare:
+      return 2 * s;
   }
   return 0;
 }
@@ -53,6 +61,8 @@ bool HasExpTail(Activation activation) {
     case Activation::kExp:
     case Activation::kRelu:
     case Activation::kReluSquared:
+    case Activation::kAbs:
+    case Activation::kSquare:
       return false;
   }
   return false;

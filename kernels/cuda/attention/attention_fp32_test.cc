@@ -41,7 +41,7 @@ void CompareWithReference(const AttentionSpec& spec, const Inputs& in, bool comp
 TEST(CudaAttention, EveryVariantOnEveryShape) {
   constexpr int kLengths[] = {1, 2, 3, 17, 63, 64, 65, 97, 128, 130}, kWidths[] = {32, 48, 64, 80, 96, 128, 4, 20, 72};
   uint64_t seed = 1;
-  for (const AttentionVariant& variant : AttentionVariants()) {
+  for (const NamedSpec& variant : MembersOfEveryActivation()) {
     for (int T : kLengths) {
       for (int D : kWidths) {
         // The large ones in turn: each of them with every length and every variant somewhere.
@@ -55,8 +55,20 @@ TEST(CudaAttention, EveryVariantOnEveryShape) {
   }
 }
 
+// Softmax taken apart, over several tiles.
+TEST(CudaAttention, Decomposition) {
+  for (const NamedSpec& member : DecompositionCases()) {
+    for (const AttentionShape& shape :
+         {AttentionShape{.B = 1, .T = 150, .H = 2, .D = 32}, {.B = 1, .T = 131, .H = 1, .D = 64, .window = 70}}) {
+      SCOPED_TRACE(Trace(member.name, member.spec, shape));
+      CompareWithReference(member.spec, Inputs(member.spec, shape, 77));
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
 TEST(CudaAttention, LongSequences) {
-  for (const AttentionVariant& variant : AttentionVariants()) {
+  for (const NamedSpec& variant : MembersOfEveryActivation()) {
     for (int D : {32, 64, 96, 128}) {
       const AttentionShape shape{.B = 1, .T = D == 64 ? 519 : 300, .H = 1, .D = D};
       SCOPED_TRACE(Trace(variant.name, variant.spec, shape));
@@ -67,7 +79,7 @@ TEST(CudaAttention, LongSequences) {
 }
 
 TEST(CudaAttention, Windows) {
-  for (const AttentionVariant& variant : AttentionVariants()) {
+  for (const NamedSpec& variant : MembersOfEveryActivation()) {
     for (int T : {5, 40, 200}) {
       for (int window : {1, 2, 7, 16, 50, 65, 199, 250}) {
         if (window > T + 50) continue;
@@ -83,7 +95,7 @@ TEST(CudaAttention, Windows) {
 }
 
 TEST(CudaAttention, Alibi) {
-  for (const AttentionVariant& variant : AttentionVariants()) {
+  for (const NamedSpec& variant : MembersOfEveryActivation()) {
     AttentionSpec spec = variant.spec;
     spec.alibi = true;
     for (int T : {1, 2, 33, 150}) {
@@ -277,9 +289,9 @@ void ExpectFinite(const Outputs& r) {
 
 TEST(CudaAttention, NearlyUniformRowsAreFinite) {
   const AttentionShape shape{.B = 1, .T = 150, .H = 1, .D = 32};
-  for (const AttentionVariant& variant : AttentionVariants()) {
+  for (const NamedSpec& variant : MembersOfEveryActivation()) {
     for (float spread : {1.0f, 1e-2f, 1e-3f, 1e-4f, 1e-6f, 0.0f}) {
-      SCOPED_TRACE(std::string(variant.name) + " " + std::to_string(spread));
+      SCOPED_TRACE(variant.name + " " + std::to_string(spread));
       Inputs in(variant.spec, shape, 21);
       const Floats noise = Normal(in.k.size(), 31, spread);
       for (size_t i = 0; i < in.k.size(); ++i) in.k[i] = in.k[i % shape.D] + noise[i];
@@ -300,9 +312,9 @@ TEST(CudaAttention, NearlyUniformRowsAreFinite) {
 
 TEST(CudaAttention, HugeScoresAreFinite) {
   const AttentionShape shape{.B = 1, .T = 100, .H = 2, .D = 16};
-  for (const AttentionVariant& variant : AttentionVariants()) {
+  for (const NamedSpec& variant : MembersOfEveryActivation()) {
     for (float scale : {10.0f, 1e3f, 1e5f}) {
-      SCOPED_TRACE(std::string(variant.name) + " " + std::to_string(scale));
+      SCOPED_TRACE(variant.name + " " + std::to_string(scale));
       AttentionSpec spec = variant.spec;
       spec.qk_norm = QkNorm::kNone;
       ExpectFinite(RunFloat(spec, Inputs(spec, shape, 41, scale)));
@@ -329,12 +341,14 @@ TEST(CudaAttention, TailRowsAgreeWithTheReference) {
 
 TEST(CudaAttention, ZeroRowsGiveZeroOutputAndGradient) {
   const AttentionShape shape{.B = 1, .T = 20, .H = 1, .D = 8};
-  for (const char* name : {"relu", "relu_squared"}) {
-    AttentionSpec spec = FindAttentionVariant(name)->spec;
+  for (Activation activation : {Activation::kRelu, Activation::kReluSquared, Activation::kAbs, Activation::kSquare}) {
+    AttentionSpec spec{.activation = activation, .normalisation = Normalisation::kCount};
     for (int sharpened = 0; sharpened < 2; ++sharpened) {
       if (sharpened) spec.normalisation = Normalisation::kL1, spec.sharpen_p = 15;
+      SCOPED_TRACE(Trace(Name(activation), spec, shape));
       Inputs in(spec, shape, 61);
-      in.q.assign(in.q.size(), 1);
+      const bool even = activation == Activation::kAbs || activation == Activation::kSquare;
+      in.q.assign(in.q.size(), even ? 0 : 1);
       in.k.assign(in.k.size(), -1);
       const Outputs r = RunFloat(spec, in);
       EXPECT_EQ(r.counts.zero_rows, shape.T);
@@ -361,8 +375,8 @@ TEST(CudaAttention, RowsOfSubnormalSumAreZeroRows) {
 }
 
 TEST(CudaAttention, NanInputsAreNotHidden) {
-  for (const AttentionVariant& variant : AttentionVariants()) {
-    SCOPED_TRACE(std::string(variant.name));
+  for (const NamedSpec& variant : MembersOfEveryActivation()) {
+    SCOPED_TRACE(variant.name);
     Inputs in(variant.spec, {.B = 1, .T = 40, .H = 1, .D = 8}, 71);
     in.q[20 * 8 + 3] = std::nanf("");
     const Outputs r = RunFloat(variant.spec, in);

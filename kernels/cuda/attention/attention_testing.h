@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/attention/decomposition_cases.h"
 #include "kernels/attention/variants.h"
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/emulator/testing.h"
