@@ -13,6 +13,12 @@ find_package(Boost REQUIRED)
 find_package(OpenMP REQUIRED)
 find_package(GTest CONFIG REQUIRED)
 
+find_path(ABLATE_PCRE2_INCLUDE pcre2.h REQUIRED)
+find_library(ABLATE_PCRE2_LIBRARY NAMES pcre2-8 REQUIRED)
+add_library(ablate_pcre2 INTERFACE)
+target_include_directories(ablate_pcre2 SYSTEM INTERFACE "${ABLATE_PCRE2_INCLUDE}")
+target_link_libraries(ablate_pcre2 INTERFACE "${ABLATE_PCRE2_LIBRARY}")
+
 # OpenBLAS: the OpenMP build, by its own folder, because it can be told to stay
 # on the calling thread, thread by thread (kernels/cpu/ops/linear.cc; no other
 # use of OpenMP starts a thread). Debian's alternatives choose the pthread build;

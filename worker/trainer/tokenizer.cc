@@ -1,6 +1,7 @@
 #include "worker/trainer/tokenizer.h"
 
 #include "absl/strings/str_cat.h"
+#include "worker/trainer/gpt2_tokenizer.h"
 
 namespace ablate {
 
@@ -33,7 +34,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(DataFormat format, cons
             "the model was trained on GPT-2 tokens, so this task needs their tokenizer: name its files in the task, "
             "`tokenizer: [encoder.json, vocab.bpe]`");
       }
-      return absl::UnimplementedError("this build does not read GPT-2's tokenizer");
+      return Gpt2Tokenizer::Open(paths);
     default:
       break;
   }
