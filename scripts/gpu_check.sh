@@ -192,6 +192,7 @@ run() {
   check sizes_bf16 30 "$bin/golden_check" device all --backend cuda --precision bf16
   check model_float32 30 "$bin/golden_check" model "$golden/model.json" --backend cuda
   check model_bf16 30 "$bin/golden_check" model "$golden/model.json" --backend cuda --precision bf16
+  check probes_float32 30 "$bin/golden_check" probes all --backend cuda
   check resume_bits 60 bash "$self" resume_bits_entry
   check sweep 120 bash "$self" sweep_entry
 

@@ -40,6 +40,12 @@ absl::StatusOr<CheckOutcome> CheckBf16(int T, int d, Backend* backend);
 // kernel.
 absl::StatusOr<CheckOutcome> CheckDevice(const std::string& only, Backend* backend);
 
+// What probes rest on (worker/trainer/probes), of every variant or the one of that name, through the trainer's model:
+// what is reported of a head's rows within 1e-5 of the double-precision model's full matrix, each row and weight within
+// 1e-4, losses those of Evaluate to the bit, and every token generated with a cache the same as by whole passes, with Dynamic NTK off and on.
+// InvalidArgument: no such variant, or a backend of bf16.
+absl::StatusOr<CheckOutcome> CheckProbes(const std::string& only, Backend* backend);
+
 // Worst |got - want| / max(floor, largest |want|); infinity when sizes differ or a value is not finite.
 template <typename GotVector, typename WantVector>
 double RelativeError(const GotVector& got, const WantVector& want, double floor) {

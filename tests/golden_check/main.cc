@@ -24,6 +24,7 @@ constexpr char kUsage[] =
     "                    [--precision fp32|bf16]\n"
     "       golden_check bf16 LENGTH [--backend ...] --precision bf16\n"
     "       golden_check device all|VARIANT [--backend ...] [--precision ...]\n"
+    "       golden_check probes all|VARIANT [--backend ...]\n"
     "  Compares the double-precision reference and the backend with golden values (format: tests/golden/*.json)\n"
     "  and prints the largest relative error of each case; bf16: attention in bf16 on generated inputs with the\n"
     "  reference; device: the same in either precision over every width of head, windows, ALiBi and several tiles. "
@@ -51,6 +52,7 @@ absl::StatusOr<CheckOutcome> Check(const std::string& kind, const std::string& a
   if (kind == "attention") return CheckAttention(argument, backend);
   if (kind == "model") return CheckModel(argument, backend);
   if (kind == "device") return CheckDevice(argument, backend);
+  if (kind == "probes") return CheckProbes(argument, backend);
   int length = 0;
   if (!absl::SimpleAtoi(argument, &length) || length < 1 || length > 8192) {
     return absl::InvalidArgumentError(absl::StrCat("bf16 \"", argument, "\": expected a length from 1 to 8192"));
@@ -112,13 +114,13 @@ int Main(const std::vector<std::string>& args) {
     return 2;
   }
   absl::StatusOr<CheckOutcome> outcome = absl::InvalidArgumentError(
-      absl::StrCat("unknown kind \"", kind, "\"; known: attention, model, statistics, bf16, device"));
+      absl::StrCat("unknown kind \"", kind, "\"; known: attention, model, statistics, bf16, device, probes"));
   if (kind == "statistics" && (flags["--backend"] != "cpu" || precision == "bf16")) {
     outcome = absl::InvalidArgumentError(
         "statistics are computed on the CPU in double precision: leave --backend and --precision out");
   } else if (kind == "statistics") {
     outcome = CheckStatistics(positional[1]);
-  } else if (kind == "attention" || kind == "model" || kind == "bf16" || kind == "device") {
+  } else if (kind == "attention" || kind == "model" || kind == "bf16" || kind == "device" || kind == "probes") {
     const auto backend = NewBackend(flags["--backend"], precision == "bf16" ? Precision::kBf16 : Precision::kFloat32);
     outcome =
         backend.ok() ? Check(kind, positional[1], backend->get()) : absl::StatusOr<CheckOutcome>(backend.status());

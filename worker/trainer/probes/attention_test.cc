@@ -1,5 +1,5 @@
 // Statistics by hand and through an evaluation, and the file of a map. (That rows and maps are those of the full matrix:
-// tests/golden_check/reference_model_test.cc.)
+// golden_check probes.)
 #include "worker/trainer/probes/attention.h"
 
 #include <cmath>
