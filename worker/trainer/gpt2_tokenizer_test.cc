@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "worker/trainer/passkey_text.h"
 
 namespace ablate {
 namespace {
@@ -92,6 +93,35 @@ TEST_F(Gpt2TokenizerTest, EncodesAsAnotherImplementation) {
   ASSERT_TRUE(changed.ok());
   changed->replace(changed->find("\ni n\n"), 5, "\nn i\n");
   EXPECT_THAT(Refusal({encoder, Write("vocab.bpe", *changed)}), HasSubstr("is not the merge that makes token "));
+}
+
+// The passkey's pieces are encoded one by one: their texts, end to end, are the prompt's, and the answer is found again.
+TEST_F(Gpt2TokenizerTest, PasskeyPromptsHaveTheTokensAskedFor) {
+  const char* const files = std::getenv("ABLATE_GPT2_FILES");
+  if (files == nullptr) GTEST_SKIP() << "needs GPT-2's files: tests/tokenizer/peer_test.py";
+  const auto tokenizer = Gpt2Tokenizer::Open({JoinPath(files, "encoder.json"), JoinPath(files, "vocab.bpe")});
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  for (const PasskeyPrompt form : {PasskeyPrompt::kFull, PasskeyPrompt::kShort}) {
+    const PasskeyText text(form, **tokenizer);
+    EXPECT_LT(text.least_prompt_tokens(), form == PasskeyPrompt::kFull ? 80 : 30);
+    for (const int key : {1, 500, 12345, 49999}) {
+      for (const int tokens : {text.least_document_tokens(), 256, 1024}) {
+        const auto document = text.Document({key, 0.4}, tokens);
+        ASSERT_TRUE(document.ok()) << document.status();
+        EXPECT_EQ(static_cast<int>(document->size()), tokens);
+        const std::string said = (*tokenizer)->Decode(*document);
+        EXPECT_THAT(said, HasSubstr(absl::StrCat("\nThe pass key is ", key, form == PasskeyPrompt::kFull ? ". Remember" : ".\n")));
+        const std::string question = "\nWhat is the pass key? The pass key is";
+        const size_t at = said.find(question);
+        ASSERT_NE(at, std::string::npos);
+        EXPECT_EQ(said.substr(at + question.size()), absl::StrCat(" ", key, ".\n"));
+        // Encoded as a whole, the question ends where the pieces' does, so a model meets the tokens that it knows.
+        if (tokens >= 256) {
+          EXPECT_EQ((*tokenizer)->Encode(said).size(), document->size()) << said;
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -150,6 +150,8 @@ absl::StatusOr<MemoryNeed> EvaluationNeed(const Backend& backend, const ModelCon
   need.workspace = backend.WorkspaceBytes({model->EvaluationGroup(B, T), T, config.heads, config.head_dim(), 0},
                                           config.vocab, /*backward=*/false) +
                    RoundedWeights(backend, need);
+  // What a step over the cache may take (Backend::AttentionDecode).
+  if (pass == EvaluationPass::kGeneration) need.workspace += int64_t{4} * B * config.heads * T;
   return need;
 }
 
