@@ -149,6 +149,7 @@ absl::StatusOr<int> RunQuery(const Invocation& invocation) {
   Report report;
   bool truncated = false;
   ABLATE_RETURN_IF_ERROR(connection->client().Query(request, [&](const v1::QueryResponse& part) {
+    if (!part.note().empty()) Say(part.note());
     if (report.records.columns.empty()) report.records.columns.assign(part.columns().begin(), part.columns().end());
     for (const v1::QueryResponse::Row& row : part.rows()) {
       std::vector<Cell> cells;

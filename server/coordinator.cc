@@ -24,16 +24,22 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Open(const Coordinator
 
 absl::StatusOr<std::unique_ptr<Coordinator>> CoordinatorImpl::Open(const CoordinatorOptions& options) {
   std::unique_ptr<CoordinatorImpl> self(new CoordinatorImpl(options));
-  StoreOptions store_options{.data_dir = options.data_dir, .before_commit = options.before_commit};
+  StoreOptions store_options{.data_dir = options.data_dir, .read_only = options.read_only, .before_commit = options.before_commit};
   // A failed group is of the current epoch: a new one starts only when nothing is left to write.
   store_options.on_failure = [raw = self.get()] { raw->failed_epoch_ = raw->current_epoch_.load(); };
   ABLATE_ASSIGN_OR_RETURN(self->store_, Store::Open(std::move(store_options)));
   const int64_t forget_before = options.clock->WallMicros() - kRememberRequestsMicros;
-  ABLATE_RETURN_IF_ERROR(
-      self->store_->Write([forget_before](Connection& db) { return ForgetRequestsBefore(db, forget_before); }));
+  if (!options.read_only) {
+    ABLATE_RETURN_IF_ERROR(
+        self->store_->Write([forget_before](Connection& db) { return ForgetRequestsBefore(db, forget_before); }));
+  }
   SchedulerSnapshot snapshot;
   std::set<std::string> named;
   ABLATE_RETURN_IF_ERROR(self->store_->Read([&](Connection& db) -> absl::Status {
+    if (options.sweeps_alone) {
+      ABLATE_ASSIGN_OR_RETURN(snapshot.sweeps, LoadSweepsAlone(db));
+      return absl::OkStatus();
+    }
     ABLATE_ASSIGN_OR_RETURN(snapshot, LoadSnapshot(db));
     ABLATE_ASSIGN_OR_RETURN(named, ReadNamedArtifacts(db));
     return absl::OkStatus();
@@ -45,7 +51,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> CoordinatorImpl::Open(const Coordin
     self->scheduler_ = self->NewScheduler();
     ABLATE_RETURN_IF_ERROR(self->scheduler_->OnRestart(snapshot, self->NowTime()));
   }
-  self->ticker_ = std::thread([raw = self.get()] { raw->TickerLoop(); });
+  if (!options.read_only) self->ticker_ = std::thread([raw = self.get()] { raw->TickerLoop(); });
   return self;
 }
 

@@ -37,6 +37,15 @@ struct CoordinatorOptions {
   std::function<void(const std::function<bool(const std::string& sha256)>& is_named)> sweep_artifacts;
   // Runs before each commit of the database; an error fails it, as a full disk does. For tests.
   std::function<absl::Status()> before_commit;
+  // For OpenReadOnly: nothing is written, no lease runs; with sweeps_alone jobs are not loaded.
+  bool read_only = false;
+  bool sweeps_alone = false;
+};
+
+// Of a database that is only read. `damage`: "" where it is sound, else what is lost, in a sentence.
+struct ReadOnlyOptions {
+  std::string damage;
+  bool definitions_whole = true;  // else no tables: they might be of the wrong arms or seeds
 };
 
 class Coordinator {
@@ -45,6 +54,10 @@ class Coordinator {
   // FailedPrecondition: the database is newer than this build, locked by another coordinator, or damaged (says what to
   // do).
   static absl::StatusOr<std::unique_ptr<Coordinator>> Open(const CoordinatorOptions& options);
+  // A coordinator that only reads: everything else is refused (FailedPrecondition), and of a damaged database (see
+  // server/store/salvage.h) also what cannot be told rightly (DataLoss). data_dir/ablate.db must be of this version.
+  static absl::StatusOr<std::unique_ptr<Coordinator>> OpenReadOnly(CoordinatorOptions options,
+                                                                   ReadOnlyOptions read_only);
   virtual ~Coordinator() = default;
 
   virtual absl::StatusOr<v1::PlanSweepResponse> PlanSweep(const v1::PlanSweepRequest& request) = 0;

@@ -9,12 +9,14 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/files.h"
 #include "base/flag_words.h"
 #include "base/log.h"
@@ -23,7 +25,10 @@
 #include "base/version.h"
 #include "server/artifacts/artifact_store.h"
 #include "server/coordinator.h"
+#include "server/maintenance.h"
 #include "server/services/grpc_server.h"
+#include "server/store/data_dir_lock.h"
+#include "server/store/salvage.h"
 
 ABSL_FLAG(std::string, data_dir, "", "where everything is kept");
 ABSL_FLAG(std::string, listen, "127.0.0.1:7433", "HOST:PORT or unix:PATH");
@@ -34,6 +39,12 @@ ABSL_FLAG(double, contact_seconds, 2, "how often a busy worker calls");
 ABSL_FLAG(double, idle_wait_seconds, 30, "how long an idle worker is kept in its call");
 ABSL_FLAG(int32_t, max_failures, 3, "failures after which a job is given up");
 ABSL_FLAG(int32_t, max_threads, 1024, "bound on calls that are served or wait at once");
+ABSL_FLAG(int64_t, min_free_bytes, int64_t{256} << 20, "free disk below which no job starts and uploads are refused");
+ABSL_FLAG(bool, check, false, "say whether the folder is sound, and end");
+ABSL_FLAG(bool, deep, false, "with --check: read every artifact");
+ABSL_FLAG(std::string, backup, "", "copy the folder to this new one, and end");
+ABSL_FLAG(std::string, restore, "", "make --data-dir from this backup, and end");
+ABSL_FLAG(bool, read_only, false, "serve what can be read, change nothing");
 
 namespace ablate {
 namespace {
@@ -44,6 +55,7 @@ constexpr char kUsage[] =
     R"(ablate-server: the coordinator. Queues the jobs of sweeps, hands them to workers, records results.
 
 usage: ablate-server --data-dir DIR [flags]
+       ablate-server --data-dir DIR --check [--deep] | --backup NEW_DIR | --restore BACKUP | --read-only
 
   --data-dir DIR            where everything is kept: DIR/ablate.db, DIR/artifacts/ (required; made if absent)
   --listen ADDR             HOST:PORT or unix:PATH (default 127.0.0.1:7433); port 0 takes a free one
@@ -55,6 +67,15 @@ usage: ablate-server --data-dir DIR [flags]
   --idle-wait-seconds S     how long an idle worker is kept in its call (default 30)
   --max-failures N          failures after which a job is given up (default 3)
   --max-threads N           calls that are served or wait at once; each idle worker holds one (default 1024)
+  --min-free-bytes N        free disk below which no new job starts and uploads are refused (default 268435456: 256 MiB)
+  --check                   say whether the folder is sound: database, digests, rules of jobs and results, artifacts by
+                            name and size; ends with 0, or 1 with what is wrong. Also while a server has it open
+  --deep                    with --check: reads every artifact's content too
+  --backup NEW_DIR          copies the folder, also while a server has it open, and checks the copy. Artifacts become hard
+                            links where they can: for safety from a broken disk name a folder on another one
+  --restore BACKUP          makes --data-dir, which must be empty or absent, from a backup, after checking all of it
+  --read-only               serves tables and queries from a private copy; changes nothing. Of a damaged database what is
+                            readable and is what was written
   --version, --help
 
 Prints "listening on ADDR" when it is ready and writes DIR/server.address. SIGTERM or SIGINT end it cleanly; running jobs go on
@@ -103,11 +124,32 @@ absl::StatusOr<CoordinatorOptions> OptionsFromFlags() {
   return options;
 }
 
+// A coordinator of what can be read, on a copy in `scratch`.
+absl::StatusOr<std::unique_ptr<Coordinator>> OpenReadOnly(CoordinatorOptions options, const std::string& scratch) {
+  const std::string path = JoinPath(options.data_dir, "ablate.db");
+  if (!FileExists(path)) return absl::NotFoundError(absl::StrCat("there is no database ", path));
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<DataDirLock> lock, DataDirLock::Acquire(options.data_dir));
+  ABLATE_ASSIGN_OR_RETURN(const Salvaged salvaged, Salvage(path, scratch));
+  ReadOnlyOptions read_only;
+  if (salvaged.damaged) {
+    const std::vector<std::string> losses = salvaged.Losses();
+    read_only.damage = losses.empty() ? "every row was read" : absl::StrJoin(losses, "; ");
+    read_only.damage = absl::StrCat(path, " is damaged; of what is left: ", read_only.damage);
+    read_only.definitions_whole = salvaged.complete_definitions();
+    std::fprintf(stderr, "ablate-server: %s\n", read_only.damage.c_str());
+  }
+  options.data_dir = scratch;
+  return Coordinator::OpenReadOnly(options, read_only);
+}
+
 absl::Status Serve(const sigset_t& signals) {
   ABLATE_ASSIGN_OR_RETURN(CoordinatorOptions options, OptionsFromFlags());
-  ABLATE_RETURN_IF_ERROR(MakeDirs(options.data_dir));
+  const bool read_only = absl::GetFlag(FLAGS_read_only);
+  if (!read_only) ABLATE_RETURN_IF_ERROR(MakeDirs(options.data_dir));
+  std::optional<TempDir> scratch;
+  if (read_only) scratch.emplace();
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<ArtifactStore> artifacts,
-                          ArtifactStore::Open(JoinPath(options.data_dir, "artifacts")));
+                          ArtifactStore::Open(JoinPath(read_only ? scratch->path() : options.data_dir, "artifacts")));
   options.has_artifact = [store = artifacts.get()](const std::string& sha256) { return store->Has(sha256); };
   options.delete_artifact = [store = artifacts.get()](const std::string& sha256) {
     const absl::Status status = store->Remove(sha256);
@@ -116,7 +158,8 @@ absl::Status Serve(const sigset_t& signals) {
   options.sweep_artifacts = [store = artifacts.get()](const auto& is_named) {
     store->RemoveUnnamed(is_named, kUnnamedArtifactLifeSeconds);
   };
-  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Coordinator> coordinator, Coordinator::Open(options));
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Coordinator> coordinator,
+                          read_only ? OpenReadOnly(options, scratch->path()) : Coordinator::Open(options));
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server,
                           GrpcServer::Start(absl::GetFlag(FLAGS_listen), coordinator.get(), artifacts.get(),
                                             absl::GetFlag(FLAGS_max_threads)));
@@ -125,7 +168,7 @@ absl::Status Serve(const sigset_t& signals) {
   const std::string address_file = JoinPath(options.data_dir, "server.address");
   const std::string ready_file = absl::GetFlag(FLAGS_ready_file);
   const std::string reachable = FromAnywhere(server->address()) + "\n";
-  ABLATE_RETURN_IF_ERROR(WriteFileAtomic(address_file, reachable));
+  if (!read_only) ABLATE_RETURN_IF_ERROR(WriteFileAtomic(address_file, reachable));
   if (!ready_file.empty()) ABLATE_RETURN_IF_ERROR(WriteFileAtomic(ready_file, reachable));
   std::printf("listening on %s\n", server->address().c_str());
   std::fflush(stdout);
@@ -135,7 +178,7 @@ absl::Status Serve(const sigset_t& signals) {
   LOG(INFO) << "stopping on " << ::strsignal(signal);
   // A second signal ends it at once: whatever was answered is on the disk.
   ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-  (void)RemoveFile(address_file);
+  if (!read_only) (void)RemoveFile(address_file);
   coordinator->Shutdown();
   server->Shutdown();
   return absl::OkStatus();
@@ -143,15 +186,38 @@ absl::Status Serve(const sigset_t& signals) {
 
 constexpr const char* kFlagNames[] = {"--data-dir",          "--listen",        "--insecure",
                                       "--ready-file",        "--lease-seconds", "--contact-seconds",
-                                      "--idle-wait-seconds", "--max-failures",  "--max-threads"};
+                                      "--idle-wait-seconds", "--max-failures",  "--max-threads",
+                                      "--min-free-bytes",    "--check",         "--deep",
+                                      "--backup",            "--restore",       "--read-only"};
 
 int UsageFailure(const std::string& message) {
   std::fprintf(stderr, "ablate-server: %s (see ablate-server --help)\n", message.c_str());
   return 2;
 }
 
+// Check, backup, restore: done, and not served afterwards. nullopt: none was asked for.
+absl::StatusOr<std::optional<int>> Maintain() {
+  const bool check = absl::GetFlag(FLAGS_check), deep = absl::GetFlag(FLAGS_deep);
+  const std::string backup = absl::GetFlag(FLAGS_backup), restore = absl::GetFlag(FLAGS_restore);
+  const std::string data_dir = absl::GetFlag(FLAGS_data_dir);
+  const int asked = check + !backup.empty() + !restore.empty() + absl::GetFlag(FLAGS_read_only);
+  if (asked > 1) return absl::InvalidArgumentError("--check, --backup, --restore, --read-only: one of them at a time");
+  if (deep && !check) return absl::InvalidArgumentError("--deep goes with --check");
+  if (!check && backup.empty() && restore.empty()) return std::optional<int>();
+  if (data_dir.empty()) return absl::InvalidArgumentError("--data-dir is missing: name the folder");
+  if (check) {
+    ABLATE_ASSIGN_OR_RETURN(const CheckOutcome outcome, CheckDataDir(data_dir, deep));
+    std::fputs(outcome.text.c_str(), stdout);
+    return std::optional<int>(outcome.ok ? 0 : 1);
+  }
+  ABLATE_ASSIGN_OR_RETURN(const std::string done,
+                          backup.empty() ? RestoreDataDir(restore, data_dir) : BackupDataDir(data_dir, backup));
+  std::fputs(done.c_str(), stdout);
+  return std::optional<int>(0);
+}
+
 int Main(int argc, char** argv) {
-  const auto asked = SetFlags({std::begin(kFlagNames), std::end(kFlagNames)}, {"--insecure"}, {argv, argv + argc});
+  const auto asked = SetFlags({std::begin(kFlagNames), std::end(kFlagNames)}, {"--insecure", "--check", "--deep", "--read-only"}, {argv, argv + argc});
   if (!asked.ok()) return UsageFailure(std::string(asked.status().message()));
   if (*asked == FlagWords::kHelp) return std::fputs(kUsage, stdout) < 0;
   if (*asked == FlagWords::kVersion) return std::printf("ablate-server %s\n", BuildVersion()) < 0;
@@ -167,11 +233,13 @@ int Main(int argc, char** argv) {
   ::setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
 
   InitLogging(argv[0]);
-  const absl::Status status = Serve(signals);
+  const absl::StatusOr<std::optional<int>> maintained = Maintain();
+  if (maintained.ok() && maintained->has_value()) return **maintained;
+  const absl::Status status = maintained.ok() ? Serve(signals) : maintained.status();
   if (status.ok()) return 0;
   if (absl::IsInvalidArgument(status)) return UsageFailure(std::string(status.message()));
   std::fprintf(stderr, "ablate-server: %s\n", std::string(status.message()).c_str());
-  return absl::IsFailedPrecondition(status) ? 5 : 1;
+  return absl::IsFailedPrecondition(status) || absl::IsAlreadyExists(status) ? 5 : 1;
 }
 
 }  // namespace

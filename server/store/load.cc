@@ -86,7 +86,7 @@ absl::Status LoadJobs(Connection& db, std::vector<JobRecord>* jobs) {
   }
 }
 
-absl::Status LoadSweeps(Connection& db, std::vector<SweepRecord>* sweeps) {
+absl::Status LoadSweepRows(Connection& db, std::vector<SweepRecord>* sweeps) {
   {
     ABLATE_ASSIGN_OR_RETURN(
         Statement rows,
@@ -115,6 +115,11 @@ absl::Status LoadSweeps(Connection& db, std::vector<SweepRecord>* sweeps) {
       sweep.waiting_for = rows.Text(16);
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status LoadSweeps(Connection& db, std::vector<SweepRecord>* sweeps) {
+  ABLATE_RETURN_IF_ERROR(LoadSweepRows(db, sweeps));
   ABLATE_ASSIGN_OR_RETURN(Statement rows, db.Query("SELECT sweep, job, sealed FROM sweep_jobs ORDER BY sweep, job"));
   while (true) {
     ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
@@ -183,6 +188,19 @@ absl::StatusOr<SchedulerSnapshot> LoadSnapshot(Connection& db) {
                                .weights_sha256 = rows.Text(3),
                                .optimizer_sha256 = rows.Text(4)});
   }
+}
+
+absl::StatusOr<std::vector<SweepRecord>> LoadSweepsAlone(Connection& db) {
+  std::vector<SweepRecord> sweeps;
+  ABLATE_RETURN_IF_ERROR(LoadSweepRows(db, &sweeps));
+  // A row is the place in the list: after a gap no row is what it says.
+  for (size_t i = 0; i < sweeps.size(); ++i) {
+    if (sweeps[i].row != static_cast<int64_t>(i) + 1) {
+      sweeps.resize(i);
+      break;
+    }
+  }
+  return sweeps;
 }
 
 absl::StatusOr<std::set<std::string>> ReadNamedArtifacts(Connection& db) {

@@ -76,6 +76,8 @@ absl::Status ForgetRequestsBefore(Connection& db, int64_t wall_us);
 // ---- reading ----
 
 absl::StatusOr<SchedulerSnapshot> LoadSnapshot(Connection& db);
+// Without their jobs: names and rows, for tables of a damaged database.
+absl::StatusOr<std::vector<SweepRecord>> LoadSweepsAlone(Connection& db);
 // Every artifact that some row names: states and data.
 absl::StatusOr<std::set<std::string>> ReadNamedArtifacts(Connection& db);
 // method and serialized response; nullopt: never seen.

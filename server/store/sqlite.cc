@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/strings.h"
+#include "server/store/digest.h"
 
 namespace ablate {
 namespace {
@@ -124,6 +125,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& 
   if (code != SQLITE_OK) return WithContext(connection->ErrorOf(code, "open"), path);
   sqlite3_extended_result_codes(connection->handle_, 1);
   sqlite3_busy_timeout(connection->handle_, kBusyTimeoutMs);
+  RegisterDigest(connection->handle_);
   absl::Status status = connection->Script("PRAGMA foreign_keys = ON;");
   if (status.ok() && mode == Mode::kReadWrite) {
     // FULL: what was acknowledged is still there after a power cut.

@@ -95,8 +95,9 @@ class Statement {
 
 class Connection {
  public:
-  enum class Mode { kReadWrite, kReadOnly };
-  // kReadWrite creates the file and sets WAL, synchronous=FULL; both set foreign_keys and a busy time-out.
+  enum class Mode { kReadWrite, kReadOnly, kPlain };
+  // kReadWrite creates the file and sets WAL, synchronous=FULL; kPlain creates it and sets no more than the others do:
+  // foreign_keys and a busy time-out.
   static absl::StatusOr<std::unique_ptr<Connection>> Open(const std::string& path, Mode mode);
   ~Connection();
   Connection(const Connection&) = delete;

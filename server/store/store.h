@@ -23,6 +23,8 @@ namespace ablate {
 struct StoreOptions {
   std::string data_dir;
   int max_readers = 32;
+  // Only reads: no writer, no migration, no check; every write is refused (FailedPrecondition).
+  bool read_only = false;
   // Runs on the writer thread just before each commit: an error fails the commit, as a full disk does. For tests.
   std::function<absl::Status()> before_commit;
   // Runs on the writer thread after a commit failed, before anything else is written.
@@ -31,7 +33,9 @@ struct StoreOptions {
 
 class Store {
  public:
-  // Makes or opens data_dir/ablate.db and brings its schema up to date.
+  // Makes or opens data_dir/ablate.db and brings its schema up to date. Looks at all of it first: a damaged one is not
+  // written to, and so is one that lacks what was answered already (data_dir/ablate.db-answered has the number of the
+  // last event whose commit was answered): its -wal file is missing or cut, or an older copy was put in its place.
   // FailedPrecondition: in use by another coordinator, of a newer release, or damaged; says what to do.
   static absl::StatusOr<std::unique_ptr<Store>> Open(StoreOptions options);
   // Writes what was enqueued, then closes.
@@ -61,6 +65,7 @@ class Store {
   Store(StoreOptions options, std::string path) : options_(std::move(options)), path_(std::move(path)) {}
   void WriterLoop();
   void WriteGroup(std::vector<Ticket>& group);
+  void NoteAnswered();
 
   // Constant after Open.
   const StoreOptions options_;
@@ -69,6 +74,8 @@ class Store {
   std::thread writer_thread_;
   // Of the writer thread alone (of Open before it starts).
   std::unique_ptr<Connection> writer_;
+  int answered_fd_ = -1;
+  int64_t answered_ = 0;
 
   mutable Mutex mutex_;
   CondVar work_;  // the queue is not empty, or stopping_

@@ -182,7 +182,7 @@ TEST_F(StoreTest, NewerForeignAndDamagedFilesAreRefusedWithAWayOut) {
   ASSERT_TRUE(WriteFileAtomic(path, std::string(5000, 'x')).ok());
   store = Store::Open({.data_dir = dir_.path()});
   EXPECT_EQ(store.status().code(), absl::StatusCode::kFailedPrecondition) << store.status();
-  EXPECT_THAT(std::string(store.status().message()), HasSubstr(".recover"));
+  EXPECT_THAT(std::string(store.status().message()), HasSubstr("--read-only"));
 }
 
 TEST_F(StoreTest, TheSchemaIsMadeOnceWithItsQuantiles) {

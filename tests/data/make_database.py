@@ -114,6 +114,7 @@ def main():
     cluster.kill9(cluster.server)
     database = os.path.join(cluster.data_dir, "ablate.db")
     with sqlite3.connect(database) as db:
+        db.create_function("ablate_digest", -1, lambda *_: None)  # else this program may not write there
         db.execute("UPDATE evaluation_results SET value = value + 1e-12 WHERE metric = 'loss' AND job = "
                    "(SELECT row FROM jobs WHERE job_id = ?)", (job,))
     db.close()

@@ -114,6 +114,7 @@ class Claims(ClusterTest):
                         "LIMIT 1")[0]
         calm.kill9(calm.server)
         with sqlite3.connect(f"{calm.data_dir}/ablate.db") as db:
+            db.create_function("ablate_digest", -1, lambda *_: None)  # else this program may not write there
             db.execute("UPDATE evaluation_results SET value = value + 1e-12 WHERE metric = 'loss_targets' AND job = "
                        "(SELECT row FROM jobs WHERE job_id = ?)", (job,))
         db.close()
