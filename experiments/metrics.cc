@@ -63,6 +63,7 @@ const std::vector<Metric>& Metrics() {
       {"passkey_trials", false, true, false, "prompts asked", "passkey"},
       {"passkey_trials.depth_<k>_of_<n>", false, true, false, "prompts whose key lies in the k-th of n bins", "passkey"},
       {"mqar_loss", false, true, false, "mean loss over the answers", "mqar"},
+      {"mqar_queries", false, true, false, "queries asked", "mqar"},
       {"attention_largest", false, true, false, "largest weight of a row, mean over rows, layers and heads",
        "attention"},
       {"attention_first", false, true, false, "weight on the first token", "attention"},

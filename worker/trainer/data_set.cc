@@ -2,16 +2,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
+#include "base/hash.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "proto/resources.pb.h"
+#include "worker/trainer/mqar.h"
 
 namespace ablate {
 
 absl::StatusOr<std::unique_ptr<DataSet>> DataSet::Open(const v1::DataRef& ref, const std::vector<std::string>& paths) {
   const std::string name = absl::StrCat("data \"", ref.name(), "\"");
+  if (ref.format() == v1::DataRef::MQAR) return OpenMade(ref, paths);
   if (ref.format() != v1::DataRef::TEXT && ref.format() != v1::DataRef::TOKEN_SHARDS) {
-    return absl::InvalidArgumentError(absl::StrCat(name, " has no format: expected text or token shards"));
+    return absl::InvalidArgumentError(absl::StrCat(name, " has no format: expected text, token shards or mqar"));
   }
   if (ref.files_size() != 0 && static_cast<size_t>(ref.files_size()) != paths.size()) {
     return absl::InvalidArgumentError(
@@ -35,11 +38,35 @@ absl::StatusOr<std::unique_ptr<DataSet>> DataSet::Open(const v1::DataRef& ref, c
   return set;
 }
 
+absl::StatusOr<std::unique_ptr<DataSet>> DataSet::OpenMade(const v1::DataRef& ref,
+                                                           const std::vector<std::string>& paths) {
+  const std::string name = absl::StrCat("data \"", ref.name(), "\"");
+  if (ref.files_size() != 0 || !paths.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " is made by the trainer, but files came"));
+  }
+  if (ref.sha256() != Sha256Hex(kMqarRules)) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " is to be made by the rules of SHA-256 ", ref.sha256(),
+                                                   ", and this build knows \"", std::string(kMqarRules), "\" (",
+                                                   Sha256Hex(kMqarRules), ") only; use a worker of the sweep's build"));
+  }
+  auto set = std::unique_ptr<DataSet>(new DataSet);
+  set->sha256_ = ref.sha256();
+  set->reference_ = ref.SerializeAsString();
+  return set;
+}
+
 bool DataSet::Is(const v1::DataRef& ref, const std::vector<std::string>& paths) const {
   return paths == paths_ && ref.SerializeAsString() == reference_;
 }
 
-absl::StatusOr<DataSplits> DataSet::Splits(int train_length) { return MakeSplits(*tokens_, train_length); }
+absl::StatusOr<DataSplits> DataSet::Splits(int train_length) {
+  if (made()) {
+    return absl::InvalidArgumentError(
+        "associative recall (format mqar) has no text, so no splits and no loss on them; measure the task mqar instead "
+        "(evaluate: lengths: [] and tasks: [mqar])");
+  }
+  return MakeSplits(*tokens_, train_length);
+}
 
 absl::StatusOr<const TargetSpans*> DataSet::Spans(int train_length, Split split) {
   const auto key = std::make_pair(train_length, split);

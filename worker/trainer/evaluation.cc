@@ -37,7 +37,7 @@ void Evaluator::Unload() {
 
 absl::Status Evaluator::Load(const v1::RunEvaluation& request, const DataSet& data) {
   const v1::EvaluationTask& task = request.task();
-  ABLATE_ASSIGN_OR_RETURN(const TrainConfig config, TrainConfigFrom(task.config(), data.tokens().vocabulary()));
+  ABLATE_ASSIGN_OR_RETURN(const TrainConfig config, TrainConfigFrom(task.config(), data.vocabulary()));
   ABLATE_ASSIGN_OR_RETURN(std::string identity, Identity(request.weights_path()));
   absl::StrAppend(&identity, "|", config.json, "|", data.sha256(), "|", task.seed(), "|", task.state().step(), "|",
                   task.state().weights().sha256());
@@ -84,7 +84,7 @@ absl::StatusOr<bool> Evaluator::Run(const v1::RunEvaluation& request, DataSet* d
                                     v1::TaskResult* result) {
   const v1::EvaluationTask& task = request.task();
   if (request.weights_path().empty()) return absl::InvalidArgumentError("an evaluation needs weights, and none came");
-  ABLATE_ASSIGN_OR_RETURN(const TrainConfig train, TrainConfigFrom(task.config(), data->tokens().vocabulary()));
+  ABLATE_ASSIGN_OR_RETURN(const TrainConfig train, TrainConfigFrom(task.config(), data->vocabulary()));
   ABLATE_RETURN_IF_ERROR(CheckConfiguration(task.config(), task.eval_config()));
   if (ConfigView(task.config(), task.eval_config()).Text("eval.task") == "loss") {
     return MeasureLosses(request, train, data, control, result);
@@ -102,6 +102,11 @@ absl::StatusOr<bool> Evaluator::RunProbe(const v1::RunEvaluation& request, const
   const Probe probe = FindProbe(eval.task);
   if (probe == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("eval.task ", eval.task, " is none that this build measures"));
+  }
+  if (data->made() != (eval.task == "mqar")) {
+    return absl::InvalidArgumentError(
+        data->made() ? absl::StrCat("task ", eval.task, " needs a model of text; of data of format mqar, measure task mqar")
+                     : "task mqar needs a model that was trained on data of format mqar");
   }
   if (request.file_paths_size() != task.files_size() || request.tokenizer_paths_size() != task.tokenizer_size()) {
     return absl::InvalidArgumentError(absl::StrCat(

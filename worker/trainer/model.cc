@@ -187,10 +187,10 @@ absl::StatusOr<EvalSetting> Model::Impl::Setting(const EvalOptions& options) con
 }
 
 absl::StatusOr<BatchLoss> Model::Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T,
-                                          const EvalOptions& options, float* losses) {
+                                          const EvalOptions& options, float* losses, int32_t* likeliest) {
   ABLATE_ASSIGN_OR_RETURN(const EvalSetting setting, impl_->Setting(options));
   ABLATE_RETURN_IF_ERROR(impl_->CheckBatch(tokens, targets, B, T, setting.spec));
-  return impl_->Evaluate(tokens, targets, B, T, setting, losses);
+  return impl_->Evaluate(tokens, targets, B, T, setting, losses, likeliest);
 }
 
 }  // namespace ablate

@@ -112,9 +112,10 @@ class Model {
 
   // Forward only. losses [B,T] on the host, in nats, 0 where the target is -1; may be null. Memory is linear in B * T:
   // no activation is kept across layers and logits are made a chunk of rows at a time. It stays allocated for the next
-  // batch of the same shape.
+  // batch of the same shape. likeliest [B,T]: the token with the largest logit at every position (of equal ones the
+  // lowest); may be null.
   absl::StatusOr<BatchLoss> Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T,
-                                     const EvalOptions& options, float* losses);
+                                     const EvalOptions& options, float* losses, int32_t* likeliest = nullptr);
 
   // Greedy generation with a cache of keys and values: the prompts once, then a step a token. The same tokens as a whole
   // pass over all tokens so far for each one (but for rounding, where two logits are equal within it). `length`: what the

@@ -48,7 +48,7 @@ absl::StatusOr<BatchLoss> Model::AttentionStatistics(const int32_t* tokens, cons
     visit(layer, first, shape.B, host.data());
     return absl::OkStatus();
   };
-  return m.Evaluate(tokens, targets, B, T, setting, losses, inspect);
+  return m.Evaluate(tokens, targets, B, T, setting, losses, nullptr, inspect);
 }
 
 absl::StatusOr<BatchLoss> Model::AttentionMaps(const int32_t* tokens, const int32_t* targets, int T,
@@ -111,7 +111,7 @@ absl::StatusOr<BatchLoss> Model::AttentionMaps(const int32_t* tokens, const int3
     visit(layer, map.data());
     return absl::OkStatus();
   };
-  ABLATE_ASSIGN_OR_RETURN(BatchLoss loss, m.Evaluate(tokens, targets, 1, T, setting, nullptr, inspect));
+  ABLATE_ASSIGN_OR_RETURN(BatchLoss loss, m.Evaluate(tokens, targets, 1, T, setting, nullptr, nullptr, inspect));
   AddCounts(counts, &loss.counts);
   return loss;
 }

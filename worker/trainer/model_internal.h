@@ -186,7 +186,8 @@ struct Model::Impl {
   // inputs (q, k, v), which it must leave alone. `first`: the first sequence.
   using LayerHook = std::function<absl::Status(int layer, int first, const AttentionShape& shape)>;
   absl::StatusOr<BatchLoss> Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T,
-                                     const EvalSetting& setting, float* losses, const LayerHook& hook = nullptr);
+                                     const EvalSetting& setting, float* losses, int32_t* likeliest = nullptr,
+                                     const LayerHook& hook = nullptr);
   // From eval_arrays' tokens to the last layer's output in x.
   absl::Status EvalLayers(const AttentionSpec& spec, int first, const AttentionShape& shape, const LayerHook& hook);
   // Generation's parts: the prompts, into the cache and the rows of narrow; and one step of all sequences.

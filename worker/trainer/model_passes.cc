@@ -261,7 +261,8 @@ absl::Status Model::Impl::EvalLayers(const AttentionSpec& spec, int first, const
 }
 
 absl::StatusOr<BatchLoss> Model::Impl::Evaluate(const int32_t* tokens, const int32_t* targets, int B, int T,
-                                                const EvalSetting& setting, float* losses, const LayerHook& hook) {
+                                                const EvalSetting& setting, float* losses, int32_t* likeliest,
+                                                const LayerHook& hook) {
   const int C = config.width, V = config.vocab, group = EvaluationGroup(B, T);
   ABLATE_RETURN_IF_ERROR(EnsureEvalArrays(group, T, setting.spec.qk_norm == QkNorm::kL2));
   const EvalArrays& e = *eval_arrays;
@@ -283,9 +284,12 @@ absl::StatusOr<BatchLoss> Model::Impl::Evaluate(const int32_t* tokens, const int
       const int part = static_cast<int>(std::min<int64_t>(chunk, n - row));
       backend->LogitsForward(backend->At(e.narrow, row * C), Parameter(weights, "wte"), e.logits, part, C, V);
       backend->CrossEntropyForward(e.logits, e.targets + row, e.losses + row, part, V);
+      // In the place of the targets, which nothing reads any more.
+      if (likeliest != nullptr) backend->ArgMax(e.logits, e.targets + row, part, V);
     }
     host_losses.resize(n);
     backend->CopyToHost(host_losses.data(), e.losses, sizeof(float) * n);
+    if (likeliest != nullptr) backend->CopyToHost(likeliest + first, e.targets, sizeof(int32_t) * n);
     ABLATE_RETURN_IF_ERROR(backend->Synchronize());
     SumLosses(host_losses, targets + first, &result);
     if (losses != nullptr) std::copy(host_losses.begin(), host_losses.end(), losses + first);

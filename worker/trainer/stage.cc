@@ -12,9 +12,9 @@
 #include "proto/trainer.pb.h"
 #include "worker/trainer/batch_reader.h"
 #include "worker/trainer/checkpoint_store.h"
-#include "worker/trainer/data_sampler.h"
 #include "worker/trainer/memory_plan.h"
 #include "worker/trainer/train_config.h"
+#include "worker/trainer/training_data.h"
 
 namespace ablate {
 namespace {
@@ -87,6 +87,7 @@ class Stage {
   CheckpointStore store_;
   Throughput throughput_;
   TrainConfig config_;
+  int64_t scored_targets_ = 0;  // of a sample
   TrainState state_;
   std::unique_ptr<Model> model_;
   Stop stop_ = Stop::kNo;
@@ -170,8 +171,9 @@ absl::Status Stage::Start() {
 
 absl::StatusOr<Stage::StepEnd> Stage::Step(BatchReader* batches) {
   const int T = config_.model.train_length, rows = config_.microbatch();
-  const int64_t step_targets = int64_t{config_.batch} * T;
+  const int64_t step_targets = config_.batch * scored_targets_, step_tokens = int64_t{config_.batch} * T;
   double loss_sum = 0;
+  int64_t targets = 0;
   AttentionCounts counts;
   for (int part = 0; part < config_.accumulation; ++part) {
     stop_ = control_->ShouldStop();
@@ -187,8 +189,12 @@ absl::StatusOr<Stage::StepEnd> Stage::Step(BatchReader* batches) {
     LOG_EVERY_T(INFO, 60) << "step " << state_.step + 1 << ": part " << part + 1 << " of " << config_.accumulation
                           << " done";
     loss_sum += loss.loss_sum;
+    targets += loss.targets;
     counts.zero_rows += loss.counts.zero_rows;
     counts.uncontrasted_rows += loss.counts.uncontrasted_rows;
+  }
+  if (targets != step_targets) {
+    return absl::InternalError(absl::StrCat("a step scored ", targets, " targets, not ", step_targets));
   }
   const double loss = loss_sum / static_cast<double>(step_targets);
   OptimizerParams optimizer = config_.optimizer;
@@ -199,7 +205,7 @@ absl::StatusOr<Stage::StepEnd> Stage::Step(BatchReader* batches) {
   ++state_.step;
   state_.samples += config_.batch;
   TrainTotals& totals = state_.totals;
-  totals.tokens += step_targets;
+  totals.tokens += step_tokens;
   totals.zero_rows += counts.zero_rows;
   totals.uncontrasted_rows += counts.uncontrasted_rows;
   // Written so that a NaN stays: it is what there is to say of a diverged run.
@@ -207,7 +213,7 @@ absl::StatusOr<Stage::StepEnd> Stage::Step(BatchReader* batches) {
   totals.recent_losses.push_back(loss);
   if (totals.recent_losses.size() > TrainTotals::kRecentLosses)
     totals.recent_losses.erase(totals.recent_losses.begin());
-  throughput_.Add(step_targets);
+  throughput_.Add(step_tokens);
   const bool diverged = !std::isfinite(loss) || !std::isfinite(norm);
   if (state_.step % kCurveInterval == 0 || state_.step == task_.to_step() || diverged) {
     AddPoints(loss, norm, optimizer.learning_rate);
@@ -261,12 +267,12 @@ void Stage::FillMetrics() {
 
 absl::StatusOr<StageOutcome> Stage::Run() {
   ABLATE_RETURN_IF_ERROR(CheckRequest());
-  ABLATE_ASSIGN_OR_RETURN(config_, TrainConfigFrom(task_.config(), data_->tokens().vocabulary()));
+  ABLATE_ASSIGN_OR_RETURN(config_, TrainConfigFrom(task_.config(), data_->vocabulary()));
   ABLATE_RETURN_IF_ERROR(CheckPrecision(config_, *backend_));
   const int T = config_.model.train_length;
-  ABLATE_ASSIGN_OR_RETURN(const DataSplits splits, data_->Splits(T));
-  ABLATE_ASSIGN_OR_RETURN(const TrainSampler sampler,
-                          TrainSampler::Make(&data_->tokens(), splits.train, T, static_cast<uint64_t>(task_.seed())));
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<TrainingData> samples,
+                          MakeTrainingData(data_, config_, static_cast<uint64_t>(task_.seed())));
+  scored_targets_ = samples->scored_targets();
   ABLATE_RETURN_IF_ERROR(store_.Prepare());
   ABLATE_ASSIGN_OR_RETURN(const Recompute recompute,
                           PlanTraining(backend_, config_.model, config_.batch, config_.accumulation, T, recompute_));
@@ -276,7 +282,7 @@ absl::StatusOr<StageOutcome> Stage::Run() {
   result_->set_resumed_from_step(state_.step);
   if (state_.step < task_.to_step()) ABLATE_RETURN_IF_ERROR(model_->ReserveTraining(config_.microbatch(), T));
   BatchReader batches(
-      [&sampler](uint64_t sample, int32_t* tokens, int32_t* targets) { return sampler.Fill(sample, tokens, targets); },
+      [&samples](uint64_t sample, int32_t* tokens, int32_t* targets) { return samples->Fill(sample, tokens, targets); },
       config_.microbatch(), T, state_.samples, state_.samples + (task_.to_step() - state_.step) * config_.batch);
 
   int64_t saved_at = clock_.MonotonicMicros();

@@ -44,6 +44,15 @@ struct TextData {
   v1::DataRef ref;
 };
 
+// Associative recall, which has no files.
+inline v1::DataRef MqarData() {
+  v1::DataRef ref;
+  ref.set_name("mqar");
+  ref.set_format(v1::DataRef::MQAR);
+  ref.set_sha256(Sha256Hex("mqar 1"));
+  return ref;
+}
+
 inline void Set(v1::Configuration* config, const std::string& axis, double number) {
   v1::Setting* setting = config->add_settings();
   setting->set_axis(axis);

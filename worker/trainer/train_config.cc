@@ -24,7 +24,8 @@ absl::StatusOr<TrainConfig> TrainConfigFrom(const v1::Configuration& training, i
   config.model.layers = static_cast<int>(view.Integer("model.layers"));
   config.model.width = static_cast<int>(view.Integer("model.width"));
   config.model.heads = static_cast<int>(view.Integer("model.heads"));
-  config.model.vocab = vocabulary;
+  config.model.vocab = vocabulary == kVocabularyOfConfiguration ? static_cast<int>(view.Integer("data.mqar.vocabulary"))
+                                                                : vocabulary;
   config.model.train_length = static_cast<int>(view.Integer("train.length"));
   const auto position = ParsePositionKind(view.Text("model.position"));
   if (!position)
@@ -48,6 +49,8 @@ absl::StatusOr<TrainConfig> TrainConfigFrom(const v1::Configuration& training, i
                       .clip_norm = view.Number("train.clip")};
   config.batch = static_cast<int>(view.Integer("train.batch"));
   config.accumulation = static_cast<int>(view.Integer("train.accumulation"));
+  config.mqar_pairs = view.Integer("data.mqar.pairs");
+  config.mixture = view.Number("data.mixture");
   if (config.batch % config.accumulation != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("train.batch ", config.batch, " is no multiple of train.accumulation ", config.accumulation));

@@ -25,6 +25,8 @@ struct TrainConfig {
   OptimizerParams optimizer;  // its learning rate is the schedule's
   int batch = 1;              // sequences a step
   int accumulation = 1;       // equal parts that a step's batch is computed in
+  int64_t mqar_pairs = 1;     // of made data
+  double mixture = 0;         // share of samples that are synthetic documents
 
   int microbatch() const { return batch / accumulation; }
 };
@@ -49,6 +51,9 @@ struct EvalConfig {
 
 // What train.precision says. Whether the device can do it is the device's to say.
 absl::StatusOr<Precision> PrecisionOf(const v1::Configuration& training);
+
+// The vocabulary is the configuration's own (data.mqar.vocabulary), not the data's.
+inline constexpr int kVocabularyOfConfiguration = 0;
 
 absl::StatusOr<TrainConfig> TrainConfigFrom(const v1::Configuration& training, int vocabulary);
 

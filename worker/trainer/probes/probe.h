@@ -65,6 +65,7 @@ const std::vector<ProbeTask>& ProbeTasks();
 // nullptr: none of that name.
 Probe FindProbe(std::string_view task);
 
+absl::StatusOr<bool> RunMqar(const ProbeContext& context, v1::TaskResult* result);
 absl::StatusOr<bool> RunPasskey(const ProbeContext& context, v1::TaskResult* result);
 absl::StatusOr<bool> RunAttention(const ProbeContext& context, v1::TaskResult* result);
 absl::StatusOr<bool> RunAttentionMap(const ProbeContext& context, v1::TaskResult* result);

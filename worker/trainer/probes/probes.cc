@@ -14,6 +14,7 @@ namespace ablate {
 
 const std::vector<ProbeTask>& ProbeTasks() {
   static const auto& tasks = *new std::vector<ProbeTask>{
+      {"mqar", RunMqar},
       {"passkey", RunPasskey},
       {"attention", RunAttention},
       {"attention_map", RunAttentionMap},
