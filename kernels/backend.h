@@ -190,7 +190,8 @@ class Backend {
   // bit. Sequence b has n_b keys, the new one's included, so its new position is n_b - 1: lengths[b] of lengths[B] in
   // the backend's memory, 1 <= lengths[b] <= shape.T (a caller's duty, not checked on a device), or shape.T of all where
   // lengths is null. shape.T <= capacity. qkv[B,3C]: the packed projections of the new positions. out[B,C].
-  // Its rows are not counted in TakeAttentionCounts. Memory beside the arguments: O(B H T) floats.
+  // Its rows are not counted in TakeAttentionCounts. Memory beside the arguments: at most 4 bytes a cached key of a head,
+  // [B,H,capacity].
   virtual void AttentionDecode(const AttentionSpec& spec, const AttentionShape& shape, int capacity,
                                const int32_t* lengths, const Element* qkv, const float* cos, const float* sin,
                                const float* learned_s, const float* learned_b, Element* keys, Element* values,

@@ -12,7 +12,9 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/decode.h"
 #include "kernels/cuda/memory.h"
+#include "kernels/cuda/ops/arg_max.h"
 #include "kernels/cuda/ops/columns.h"
 #include "kernels/cuda/ops/cross_entropy.h"
 #include "kernels/cuda/ops/elementwise.h"
@@ -239,18 +241,39 @@ class CudaBackend : public Backend {
     if (dlearned_b != nullptr) Written(dlearned_b);
   }
 
-  void AttentionStatistics(const AttentionSpec&, const AttentionShape&, const Element*, const Element*, const float*,
-                           const float*, float*) override {
-    LOG(FATAL) << "AttentionStatistics has no CUDA kernel yet";
+  void AttentionStatistics(const AttentionSpec& spec, const AttentionShape& shape, const Element* q, const Element* k,
+                           const float* learned_s, const float* learned_b, float* statistics) override {
+    Trace("AttentionStatistics", spec, shape, q, k, learned_s, learned_b, statistics);
+    Typed([&](auto t) {
+      cuda::AttentionStatistics(stream_, spec, shape, t.As(q), t.As(k), learned_s, learned_b, statistics);
+    });
   }
-  void CacheKeyValue(const Element*, Element*, Element*, const AttentionShape&, int) override {
-    LOG(FATAL) << "CacheKeyValue has no CUDA kernel yet";
+
+  void CacheKeyValue(const Element* qkv, Element* keys, Element* values, const AttentionShape& shape,
+                     int capacity) override {
+    Trace("CacheKeyValue", qkv, keys, values, shape, capacity);
+    Typed([&](auto t) {
+      cuda::CacheKeyValue(stream_, t.As(qkv), t.As(keys), t.As(values), shape, capacity);
+    });
   }
-  void AttentionDecode(const AttentionSpec&, const AttentionShape&, int, const int32_t*, const Element*, const float*,
-                       const float*, const float*, const float*, Element*, Element*, Element*) override {
-    LOG(FATAL) << "AttentionDecode has no CUDA kernel yet";
+  void AttentionDecode(const AttentionSpec& spec, const AttentionShape& shape, int capacity, const int32_t* lengths,
+                       const Element* qkv, const float* cos, const float* sin, const float* learned_s,
+                       const float* learned_b, Element* keys, Element* values, Element* out) override {
+    Trace("AttentionDecode", spec, shape, capacity, lengths, qkv, cos, sin, learned_s, learned_b, keys, values, out);
+    // For all positions that the cache has room for, so that it does not grow token by token.
+    AttentionShape largest = shape;
+    largest.T = capacity;
+    void* scratch = Scratch(AttentionDecodeWorkspaceBytes(largest));
+    if (scratch == nullptr) return;
+    Typed([&](auto t) {
+      cuda::AttentionDecode(stream_, spec, shape, capacity, lengths, t.As(qkv), cos, sin, learned_s, learned_b,
+                            t.As(keys), t.As(values), t.As(out), scratch);
+    });
   }
-  void ArgMax(const Element*, int32_t*, int, int) override { LOG(FATAL) << "ArgMax has no CUDA kernel yet"; }
+  void ArgMax(const Element* logits, int32_t* out, int N, int V) override {
+    Trace("ArgMax", logits, out, N, V);
+    Typed([&](auto t) { cuda::ArgMax(stream_, t.As(logits), out, N, V, static_cast<int>(LogitStride(V))); });
+  }
 
   void CrossEntropyForward(const Element* logits, const int32_t* targets, float* losses, int N, int V) override {
     Trace("CrossEntropyForward", logits, targets, losses, N, V);

@@ -459,6 +459,70 @@ TEST_P(ProductTest, OpsReachTheirKernels) {
   EXPECT_TRUE(backend->Synchronize().ok());
 }
 
+// From the cache, position by position, what the whole sequence gives: a tensor core rounds weights to bf16, decode does
+// not.
+TEST_P(ProductTest, GenerationAndStatistics) {
+  const auto backend = Make(GetParam());
+  const AttentionShape shape{2, 37, 2, 16, 0};
+  const int C = shape.H * shape.D, capacity = 40, prompt = 33;
+  const int64_t n = int64_t{shape.B} * shape.T * C, row_floats = shape.B * 3 * C;
+  const Floats packed = Values<float>(3 * n, 4, 2.0);
+  Doubles cos(shape.T * shape.D / 2), sin(cos.size());
+  reference::RopeTable(10000, shape.T, shape.D, cos.data(), sin.data());
+  float *c = Device(*backend, Floats(cos.begin(), cos.end())), *s = Device(*backend, Floats(sin.begin(), sin.end())),
+        *q_norm = Device(*backend, Floats(n)), *k_norm = Device(*backend, Floats(n)),
+        *statistics = Device(*backend, Floats(n / shape.D * kAttentionStatistics));
+  const auto zeros = [&](int64_t count) { return Activations(*backend, Floats(count)); };
+  Element *qkv = Activations(*backend, packed), *q = zeros(n), *k = zeros(n), *v = zeros(n), *out = zeros(n),
+          *keys = zeros(int64_t{shape.B} * C * capacity), *values = zeros(int64_t{shape.B} * C * capacity);
+  const AttentionSpec spec = FindAttentionVariant("lssar")->spec;
+  backend->QkvForward(qkv, c, s, spec.qk_norm, q, k, v, q_norm, k_norm, shape);
+  backend->AttentionForward(spec, shape, q, k, v, nullptr, nullptr, out, nullptr);
+  const Floats whole = FromActivations(*backend, out, n);
+  backend->TakeAttentionCounts();
+  backend->CacheKeyValue(qkv, keys, values, shape, capacity);
+  for (int t = prompt; t < shape.T; ++t) {
+    Floats rows;
+    for (int b = 0; b < shape.B; ++b) {
+      const auto from = packed.begin() + (int64_t{b} * shape.T + t) * 3 * C;
+      rows.insert(rows.end(), from, from + 3 * C);
+    }
+    ASSERT_EQ(static_cast<int64_t>(rows.size()), row_floats);
+    AttentionShape now = shape;
+    now.T = t + 1;
+    const std::vector<int32_t> lengths(shape.B, t + 1);
+    Element* const one = Activations(*backend, rows);
+    Element* const row = zeros(shape.B * C);
+    backend->AttentionDecode(spec, now, capacity, t % 2 == 0 ? nullptr : Device(*backend, lengths), one, c, s, nullptr,
+                             nullptr, keys, values, row);
+    const Floats got = FromActivations(*backend, row, shape.B * C);
+    for (int i = 0; i < shape.B * C; ++i) {
+      EXPECT_NEAR(got[i], whole[(int64_t{i} / C * shape.T + t) * C + i % C],
+                  GetParam() == Precision::kBf16 ? 0.03 : 1e-4);
+    }
+  }
+  backend->AttentionStatistics(spec, shape, q, k, nullptr, nullptr, statistics);
+  const Floats rows = Host(*backend, statistics, n / shape.D * kAttentionStatistics);
+  EXPECT_NEAR(rows[kRowFirst], 1, 1e-6);  // of the first row
+  EXPECT_NEAR(rows[kRowEntropy], 0, 1e-6);
+  for (size_t i = 0; i < rows.size(); i += kAttentionStatistics) {
+    EXPECT_LE(rows[i + kRowFirst], rows[i + kRowLargest] + 1e-6f);
+    EXPECT_LE(rows[i + kRowEntropy], std::log(shape.T) + 1e-6);
+    EXPECT_LT(rows[i + kRowZeros], 1);
+  }
+  const AttentionCounts counts = backend->TakeAttentionCounts();
+  EXPECT_EQ(counts.zero_rows + counts.uncontrasted_rows, 0);
+
+  const int V = 5;
+  const int64_t stride = backend->LogitStride(V);
+  Floats logits(2 * stride, 9.0f);
+  for (int i = 0; i < V; ++i) logits[i] = i == 3 ? 2.0f : 1.0f, logits[stride + i] = -1.0f;
+  int32_t* const best = Device(*backend, std::vector<int32_t>{-1, -1});
+  backend->ArgMax(Activations(*backend, logits), best, 2, V);
+  EXPECT_EQ(Host(*backend, best, 2), (std::vector<int32_t>{3, 0}));
+  EXPECT_TRUE(backend->Synchronize().ok());
+}
+
 // Rows 0 to 2 of lssar are free of the offset; equal keys leave the others without contrast.
 TEST(CudaBackendTest, CountsSpecialRowsUntilTheyAreTaken) {
   const auto backend = Make();

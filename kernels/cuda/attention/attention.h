@@ -61,6 +61,11 @@ void AttentionBackward(cudaStream_t stream, const AttentionSpec& spec, const Att
                        const bf16* dout, const float* row_stats, bf16* dq, bf16* dk, bf16* dv, float* dlearned_s,
                        float* dlearned_b, void* workspace);
 
+// statistics: [B,H,T,kAttentionStatistics] float32 for both types.
+template <class T>
+void AttentionStatistics(cudaStream_t stream, const AttentionSpec& spec, const AttentionShape& shape, const T* q,
+                         const T* k, const float* learned_s, const float* learned_b, float* statistics);
+
 // Linear in B H T; enough for either type.
 int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape);
 

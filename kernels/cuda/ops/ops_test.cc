@@ -1,11 +1,13 @@
 // The CUDA ops through the emulator (attention and products have their own tests), in float32 and bf16, against the
 // double-precision reference at odd shapes, and bit for bit against themselves in other orders of threads. Tests named
 // Large are left out under sanitizers.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/cuda/ops/arg_max.h"
 #include "kernels/cuda/ops/columns.h"
 #include "kernels/cuda/ops/cross_entropy.h"
 #include "kernels/cuda/ops/elementwise.h"
@@ -296,6 +298,44 @@ TYPED_TEST(CudaOpsTest, CrossEntropyLarge) {
   CheckCrossEntropy<TypeParam>(40, 257, 30);
   CheckCrossEntropy<TypeParam>(3, 50257, 20);
   CheckCrossEntropy<TypeParam>(2, 5001, 20, 55);
+}
+
+TYPED_TEST(CudaOpsTest, ArgMaxIsTheFirstOfTheLargest) {
+  using T = TypeParam;
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  for (const int V : {1, 7, 300, 1031}) {
+    const int stride = V + 5;
+    // Row 0: many values; 1: all the same; 2: two equal ones above; 3: all -inf; 4: NaN above inf.
+    Floats rows(5 * stride, nan);  // what lies between rows is not looked at
+    const Floats values = AsFloats(Values<T>(V, 3, 10));
+    for (int i = 0; i < V; ++i) {
+      rows[i] = values[i];
+      rows[stride + i] = 5;
+      rows[2 * stride + i] = i == V / 2 || i == V - 1 ? 2.0f : -1.0f;
+      rows[3 * stride + i] = -infinity;
+      rows[4 * stride + i] = i > V / 3 ? nan : i % 2 == 0 ? infinity : 0.0f;
+    }
+    std::vector<T> logits;
+    for (const float x : rows) {
+      if constexpr (std::is_same_v<T, bf16>) {
+        logits.push_back(ToBf16(x));
+      } else {
+        logits.push_back(x);
+      }
+    }
+    const int largest = static_cast<int>(std::max_element(values.begin(), values.end()) - values.begin());
+    const auto outputs = SameBits([&] {
+      DeviceArray<T> device(logits);
+      DeviceArray<int32_t> out(5);
+      ArgMax<T>(nullptr, device, out, 5, V, stride);
+      Floats got;
+      for (const int32_t index : out.ToHost()) got.push_back(static_cast<float>(index));
+      return std::vector<Floats>{got};
+    });
+    const Floats want = {static_cast<float>(largest), 0, static_cast<float>(V / 2), 0,
+                         static_cast<float>(V == 1 ? 0 : V / 3 + 1)};
+    EXPECT_EQ(outputs[0], want) << V;
+  }
 }
 
 TYPED_TEST(CudaOpsTest, CrossEntropyOfLogitsThatAreNotFinite) {
