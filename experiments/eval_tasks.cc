@@ -8,7 +8,7 @@ const std::vector<EvalTask>& EvalTasks() {
       {.name = "mqar", .lengths = true},
       {.name = "attention", .lengths = true, .splits = true},
       {.name = "attention_map", .file = true, .text = true, .input = "a text of at most 512 tokens"},
-      {.name = "multiple_choice", .file = true, .text = true, .input = "questions as JSON lines"},
+      {.name = "multiple_choice", .file = true, .labels = true, .text = true, .input = "questions as JSON lines"},
       {.name = "summaries", .file = true, .text = true, .input = "texts and their summaries as JSON lines"},
   };
   return tasks;

@@ -14,6 +14,7 @@ struct EvalTask {
       false;            // measured at the lengths that are asked for; else at train.length, its inputs having their own
   bool splits = false;  // takes windows of the data's own text; else `name` stands where results have the split
   bool file = false;    // needs a file of its own
+  bool labels = false;  // may have the right answers in a second file
   bool text = false;    // turns text into tokens: bytes, or with data of another tokenizer that one
   std::string_view input;  // what the file is, for messages
 };

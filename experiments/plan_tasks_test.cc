@@ -237,6 +237,7 @@ TEST(Tasks, RefusalsHaveTheirPlace) {
   EXPECT_THAT(refused("{task: passkey, eval.ntk: on}"), HasSubstr("belongs under settings, axes or arms"));
   EXPECT_THAT(refused("{task: attention, name: a}"), HasSubstr("has the names of its splits"));
   EXPECT_THAT(refused("{task: attention_map, lengths: [1x], path: a}"), HasSubstr("its inputs have their own"));
+  EXPECT_THAT(refused("{task: summaries, path: a, labels: b}"), HasSubstr("task summaries has no file of labels"));
   EXPECT_THAT(refused("{task: multiple_choice}"), HasSubstr("has no path: name its file, questions as JSON lines"));
   EXPECT_THAT(refused("{task: multiple_choice, path: arc.jsonl}"),
               HasSubstr("f.yaml:3:35: the file arc.jsonl of task multiple_choice has no SHA-256"));

@@ -78,6 +78,12 @@ absl::Status EvaluateReader::ReadFiles(const YamlNode& entry, const EvalTask& ta
     if (text.empty()) return read_.Error(*path, "expected a path, found an empty text");
     probe->add_files()->set_path(text);
   }
+  if (const YamlNode* labels = read_.Child(entry, "labels"); labels != nullptr) {
+    if (!task.labels) return read_.Error(*labels, absl::StrCat("task ", ToAbsl(task.name), " has no file of labels"));
+    ABLATE_ASSIGN_OR_RETURN(const std::string text, read_.ReadText(*labels, "a path"));
+    if (text.empty()) return read_.Error(*labels, "expected a path, found an empty text");
+    probe->add_files()->set_path(text);
+  }
   const YamlNode* tokenizer = read_.Child(entry, "tokenizer");
   if (tokenizer == nullptr) return absl::OkStatus();
   const std::string what = "encoder.json and vocab.bpe as a list, or one .tiktoken file, for tokenizer";
@@ -170,7 +176,7 @@ absl::Status EvaluateReader::ReadTask(const YamlNode& node) {
   probe->set_task(names[index]);
   const std::string place = absl::StrCat("evaluate.tasks[", spec_.evaluate().probes_size() - 1, "]");
   places_.named[place] = PlaceOf(node);
-  static const auto& keys = *new std::vector<std::string>{"task", "name", "lengths", "splits", "path", "tokenizer"};
+  static const auto& keys = *new std::vector<std::string>{"task", "name", "lengths", "splits", "path", "labels", "tokenizer"};
   YamlNode known = entry;
   known.items.clear();
   for (size_t i = 0; i + 1 < entry.items.size(); i += 2) {

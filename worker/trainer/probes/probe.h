@@ -45,8 +45,8 @@ struct ProbeContext {
   std::string output_dir;  // of WriteArtifact
   TaskControl* control;
   // To be called once before the model's first pass: whether passes of at most `sequences` sequences of `length` tokens
-  // fit into the device's memory, as many at once as eval.batch_tokens allows (SequencesAtOnce). ResourceExhausted: they
-  // do not; says what to do.
+  // fit into the device's memory, as many at once as eval.batch_tokens allows (SequencesAtOnce). ResourceExhausted:
+  // they do not; says what to do.
   std::function<absl::Status(EvaluationPass pass, int64_t sequences, int length)> reserve;
 };
 
@@ -69,6 +69,8 @@ absl::StatusOr<bool> RunMqar(const ProbeContext& context, v1::TaskResult* result
 absl::StatusOr<bool> RunPasskey(const ProbeContext& context, v1::TaskResult* result);
 absl::StatusOr<bool> RunAttention(const ProbeContext& context, v1::TaskResult* result);
 absl::StatusOr<bool> RunAttentionMap(const ProbeContext& context, v1::TaskResult* result);
+absl::StatusOr<bool> RunMultipleChoice(const ProbeContext& context, v1::TaskResult* result);
+absl::StatusOr<bool> RunSummaries(const ProbeContext& context, v1::TaskResult* result);
 
 // --- what probes share ---
 

@@ -18,6 +18,8 @@ const std::vector<ProbeTask>& ProbeTasks() {
       {"passkey", RunPasskey},
       {"attention", RunAttention},
       {"attention_map", RunAttentionMap},
+      {"multiple_choice", RunMultipleChoice},
+      {"summaries", RunSummaries},
   };
   return tasks;
 }
@@ -53,7 +55,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerOf(const ProbeContext& conte
 absl::StatusOr<std::string> OnlyFile(const ProbeContext& context) {
   if (context.file_paths.size() != 1) {
     return absl::InvalidArgumentError(absl::StrCat("task ", context.eval.task, " needs one file, and ",
-                                                   context.file_paths.size(), " came: name it in the task, `path: FILE`"));
+                                                   context.file_paths.size(),
+                                                   " came: name it in the task, `path: FILE`"));
   }
   return ReadFile(context.file_paths.front());
 }
