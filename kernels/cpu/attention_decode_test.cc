@@ -139,27 +139,37 @@ std::vector<AttentionVariant> Members() {
   AttentionSpec trained = FindAttentionVariant("sigmoid")->spec;
   trained.logit_bias = LogitBias::kNegLogTrain, trained.train_length = 40;
   members.push_back({"sigmoid_by_train_length", trained, ""});
+  // phi with and without l1, and sharpened.
+  static const std::vector<std::string> names = ActivationNames();
+  for (const std::string& name : names) {
+    AttentionSpec spec{.activation = *ParseActivation(name)};
+    members.push_back({name, spec, ""});
+    spec.sharpen_p = 2.5;
+    members.push_back({name, spec, ""});
+    spec.sharpen_p.reset(), spec.normalisation = Normalisation::kCount;
+    members.push_back({name, spec, ""});
+  }
   return members;
 }
 
 TEST(CpuAttentionDecode, EachPositionIsTheLastRowOfTheWholeSequence) {
+  int turn = 0;
   for (const AttentionVariant& member : Members()) {
-    for (const char* positions : {"none", "rope", "rope of another base", "alibi"}) {
+    for (const std::string positions : {"none", "rope", "rope of another base", "alibi"}) {
       for (const int window : {0, 1, 21}) {
-        for (const int D : {8, 20, 32}) {
-          AttentionSpec spec = member.spec;
-          spec.alibi = std::string(positions) == "alibi";
-          const bool is_rope = std::string(positions).starts_with("rope");
-          const AttentionShape shape{.B = 2, .T = 75, .H = 3, .D = D, .window = window};
-          const Rope rope(shape.T, D, std::string(positions) == "rope" ? 10000 : 70000);
-          SCOPED_TRACE(std::string(member.name) + ", " + positions + ", window " + std::to_string(window) + ", D " +
-                       std::to_string(D));
-          const Sequences in(shape, 7 + D);
-          // From nothing: n = 1, 2, 3 too.
-          ExpectSame(Generated(spec, in, is_rope ? &rope : nullptr, 0, 80),
-                     Whole(spec, in, is_rope ? &rope : nullptr), in, 0);
-          if (::testing::Test::HasFailure()) return;
-        }
+        constexpr int kWidths[] = {8, 20, 32, 12};
+        const int D = kWidths[++turn % 4];
+        AttentionSpec spec = member.spec;
+        spec.alibi = positions == "alibi";
+        const AttentionShape shape{.B = 2, .T = 75, .H = 3, .D = D, .window = window};
+        const Rope rope(shape.T, D, positions == "rope" ? 10000 : 70000);
+        const Rope* const turned = positions.starts_with("rope") ? &rope : nullptr;
+        SCOPED_TRACE(std::string(member.name) + ", " + positions + ", window " + std::to_string(window) + ", D " +
+                     std::to_string(D));
+        const Sequences in(shape, 7 + D);
+        // From nothing: n = 1, 2, 3 too.
+        ExpectSame(Generated(spec, in, turned, 0, 80), Whole(spec, in, turned), in, 0);
+        if (::testing::Test::HasFailure()) return;
       }
     }
   }
