@@ -77,8 +77,10 @@ absl::StatusOr<AttentionMap> DecodeAttentionMap(std::string_view bytes) {
   const size_t heads = size_t{header.layers} * header.heads, head_bytes = sizeof(float) * T + Triangle(T);
   const size_t expected = sizeof(header) + sizeof(int32_t) * T + heads * head_bytes;
   if (bytes.size() != expected) {
-    return absl::InvalidArgumentError(absl::StrCat("the attention map has ", bytes.size(), " bytes, but what it says of "
-                                                   "itself takes ", expected, ": it is damaged"));
+    return absl::InvalidArgumentError(absl::StrCat("the attention map has ", bytes.size(),
+                                                   " bytes, but what it says of "
+                                                   "itself takes ",
+                                                   expected, ": it is damaged"));
   }
   AttentionMap map{.layers = static_cast<int>(header.layers), .heads = static_cast<int>(header.heads)};
   const char* at = bytes.data() + sizeof(header);

@@ -30,8 +30,8 @@ struct AttentionMap {
   // Of query i to key j, j <= i; within largest[i] / 510 of what it was.
   float weight(int layer, int head, int i, int j) const {
     const Head& map = at(layer, head);
-    return map.largest[static_cast<size_t>(i)] * static_cast<float>(map.weights[static_cast<size_t>(i) * (i + 1) / 2 + j]) /
-           255;
+    return map.largest[static_cast<size_t>(i)] *
+           static_cast<float>(map.weights[static_cast<size_t>(i) * (i + 1) / 2 + j]) / 255;
   }
 };
 

@@ -20,8 +20,8 @@ namespace {
 // Of what is reported: means over a head's rows, and the slope. Of a single row: where a row's scores all but cancel,
 // float32 rounds them by a larger share.
 constexpr double kTolerance = 1e-5, kRowTolerance = 1e-4;
-// Of weights. With the first, scores are of moderate size: float32 rounds a score by a share of its size, and a power of
-// 15 multiplies that by 15. With the second, texts do not repeat one token.
+// Of weights. With the first, scores are of moderate size: float32 rounds a score by a share of its size, and a power
+// of 15 multiplies that by 15. With the second, texts do not repeat one token.
 constexpr double kSpread = 0.15, kWideSpread = 0.35;
 
 struct Case {
@@ -109,7 +109,8 @@ std::vector<double> Reported(const std::vector<Row>& rows, const std::vector<int
   const auto fitted = static_cast<double>(x.size());
   double mean_x = 0, mean_y = 0, xx = 0, xy = 0;
   for (size_t i = 0; i < x.size(); ++i) mean_x += x[i] / fitted, mean_y += y[i] / fitted;
-  for (size_t i = 0; i < x.size(); ++i) xx += (x[i] - mean_x) * (x[i] - mean_x), xy += (x[i] - mean_x) * (y[i] - mean_y);
+  for (size_t i = 0; i < x.size(); ++i)
+    xx += (x[i] - mean_x) * (x[i] - mean_x), xy += (x[i] - mean_x) * (y[i] - mean_y);
   return {largest,
           first,
           zeros,
@@ -141,43 +142,45 @@ absl::StatusOr<AttentionErrors> CompareAttention(const Case& c, int window, Back
   for (int i = 0; i < c.B * T; ++i) keys.push_back(window == 0 ? i % T + 1 : std::min(i % T + 1, window));
   ABLATE_ASSIGN_OR_RETURN(
       const BatchLoss inspected,
-      model->AttentionStatistics(
-          c.tokens.data(), targets.data(), c.B, T, options, nullptr,
-          [&](int layer, int first, int sequences, const float* statistics) {
-            for (int b = first; b < first + sequences; ++b) {
-              for (int h = 0; h < H; ++h) {
-                for (int i = 0; i < T; ++i, statistics += kAttentionStatistics) {
-                  const Row got = RowOf(statistics);
-                  const Row want = RowOf(head(layer, b, h) + static_cast<size_t>(i) * T,
-                                         i + 1 - keys[static_cast<size_t>(i)], i + 1);
-                  errors.rows = std::max({errors.rows, Error(got.entropy, want.entropy), Error(got.largest, want.largest),
-                                          Error(got.first, want.first), Error(got.zeros, want.zeros),
-                                          got.zero == want.zero ? 0 : HUGE_VAL});
-                  got_rows[static_cast<size_t>(layer * H + h)].push_back(got);
-                  want_rows[static_cast<size_t>(layer * H + h)].push_back(want);
-                }
-              }
-            }
-          }));
+      model->AttentionStatistics(c.tokens.data(), targets.data(), c.B, T, options, nullptr,
+                                 [&](int layer, int first, int sequences, const float* statistics) {
+                                   for (int b = first; b < first + sequences; ++b) {
+                                     for (int h = 0; h < H; ++h) {
+                                       for (int i = 0; i < T; ++i, statistics += kAttentionStatistics) {
+                                         const Row got = RowOf(statistics);
+                                         const Row want = RowOf(head(layer, b, h) + static_cast<size_t>(i) * T,
+                                                                i + 1 - keys[static_cast<size_t>(i)], i + 1);
+                                         errors.rows = std::max(
+                                             {errors.rows, Error(got.entropy, want.entropy),
+                                              Error(got.largest, want.largest), Error(got.first, want.first),
+                                              Error(got.zeros, want.zeros), got.zero == want.zero ? 0 : HUGE_VAL});
+                                         got_rows[static_cast<size_t>(layer * H + h)].push_back(got);
+                                         want_rows[static_cast<size_t>(layer * H + h)].push_back(want);
+                                       }
+                                     }
+                                   }
+                                 }));
   for (size_t of = 0; of < heads; ++of) {
     if (got_rows[of].size() != keys.size()) return absl::InternalError("not every row came");
     const std::vector<double> got = Reported(got_rows[of], keys), want = Reported(want_rows[of], keys);
     for (size_t i = 0; i < got.size(); ++i) errors.reported = std::max(errors.reported, Error(got[i], want[i]));
   }
-  ABLATE_ASSIGN_OR_RETURN(const BatchLoss mapped,
-                          model->AttentionMaps(c.tokens.data(), targets.data(), T, options,
-                                               [&](int layer, const float* got) {
-                                                 ++maps;
-                                                 for (int h = 0; h < H; ++h) {
-                                                   const double* const weights = head(layer, 0, h);
-                                                   for (int i = 0; i < T * T; ++i, ++got) {
-                                                     errors.maps = std::max(errors.maps, Error(*got, weights[i]));
-                                                   }
-                                                 }
-                                               }));
+  ABLATE_ASSIGN_OR_RETURN(
+      const BatchLoss mapped,
+      model->AttentionMaps(c.tokens.data(), targets.data(), T, options, [&](int layer, const float* got) {
+        ++maps;
+        for (int h = 0; h < H; ++h) {
+          const double* const weights = head(layer, 0, h);
+          for (int i = 0; i < T * T; ++i, ++got) {
+            errors.maps = std::max(errors.maps, Error(*got, weights[i]));
+          }
+        }
+      }));
   if (maps != c.config.layers) return absl::InternalError(absl::StrCat(maps, " maps came"));
-  ABLATE_ASSIGN_OR_RETURN(const BatchLoss all, model->Evaluate(c.tokens.data(), targets.data(), c.B, T, options, nullptr));
-  ABLATE_ASSIGN_OR_RETURN(const BatchLoss one, model->Evaluate(c.tokens.data(), targets.data(), 1, T, options, nullptr));
+  ABLATE_ASSIGN_OR_RETURN(const BatchLoss all,
+                          model->Evaluate(c.tokens.data(), targets.data(), c.B, T, options, nullptr));
+  ABLATE_ASSIGN_OR_RETURN(const BatchLoss one,
+                          model->Evaluate(c.tokens.data(), targets.data(), 1, T, options, nullptr));
   const auto same = [](const BatchLoss& a, const BatchLoss& b) {
     return a.loss_sum == b.loss_sum && a.counts.zero_rows == b.counts.zero_rows &&
            a.counts.uncontrasted_rows == b.counts.uncontrasted_rows;
@@ -220,17 +223,21 @@ absl::StatusOr<CheckOutcome> CheckProbes(const std::string& only, Backend* backe
     struct {
       PositionKind position;
       int B, T, window;
-    } const cases[] = {{PositionKind::kRope, 1, 150, 0},    {PositionKind::kRope, 2, 45, 9},
-                       {PositionKind::kAlibi, 2, 45, 0},    {PositionKind::kNone, 2, 20, 0},
+    } const cases[] = {{PositionKind::kRope, 1, 150, 0},
+                       {PositionKind::kRope, 2, 45, 9},
+                       {PositionKind::kAlibi, 2, 45, 0},
+                       {PositionKind::kNone, 2, 20, 0},
                        {PositionKind::kLearned, 2, 20, 0}};
     for (const auto& [position, B, T, window] : cases) {
       ABLATE_ASSIGN_OR_RETURN(const AttentionErrors errors,
                               CompareAttention(Make(variant, position, B, T, T, kSpread), window, backend));
-      const bool pass = errors.reported <= kTolerance && errors.rows <= kRowTolerance &&
-                        errors.maps <= kRowTolerance && errors.same_losses;
+      const bool pass = errors.reported <= kTolerance && errors.rows <= kRowTolerance && errors.maps <= kRowTolerance &&
+                        errors.same_losses;
       std::printf("%-20s %-8s %4d %7d  %10.2e %10.2e %10.2e%s\n", std::string(variant.name).c_str(),
                   std::string(Name(position)).c_str(), T, window, errors.reported, errors.rows, errors.maps,
-                  pass ? "" : errors.same_losses ? "  FAILED" : "  FAILED: the losses are not Evaluate's");
+                  pass                 ? ""
+                  : errors.same_losses ? "  FAILED"
+                                       : "  FAILED: the losses are not Evaluate's");
       ++outcome.cases;
       outcome.failed += pass ? 0 : 1;
     }
@@ -238,8 +245,7 @@ absl::StatusOr<CheckOutcome> CheckProbes(const std::string& only, Backend* backe
     const int prompt = 7, new_tokens = 8, train_length = 10;
     const Case c = Make(variant, PositionKind::kRope, 2, prompt, train_length, kWideSpread);
     EvalOptions ntk;
-    ntk.rope_base =
-        DynamicNtkBase(c.config.rope_base, 1, prompt + new_tokens, train_length, c.config.head_dim());
+    ntk.rope_base = DynamicNtkBase(c.config.rope_base, 1, prompt + new_tokens, train_length, c.config.head_dim());
     ABLATE_ASSIGN_OR_RETURN(const int off, DifferentTokens(c, new_tokens, {}, backend));
     ABLATE_ASSIGN_OR_RETURN(const int on, DifferentTokens(c, new_tokens, ntk, backend));
     const bool pass = off + on == 0;

@@ -43,7 +43,8 @@ inline std::vector<std::vector<int32_t>> RandomTexts(int count, int tokens, int 
   std::vector<std::vector<int32_t>> texts(static_cast<size_t>(count));
   uint64_t index = 0;
   for (auto& text : texts) {
-    for (int i = 0; i < tokens; ++i) text.push_back(static_cast<int32_t>(stream.Below(index++, static_cast<uint64_t>(vocab))));
+    for (int i = 0; i < tokens; ++i)
+      text.push_back(static_cast<int32_t>(stream.Below(index++, static_cast<uint64_t>(vocab))));
   }
   return texts;
 }
@@ -61,9 +62,9 @@ inline Generation Generated(Model* model, const std::vector<std::vector<int32_t>
     tokens.resize(tokens.size() + longest - text.size(), 1);
     lengths.push_back(static_cast<int32_t>(text.size()));
   }
-  const auto made = model->Generate({tokens.data(), equal ? nullptr : lengths.data(), static_cast<int>(texts.size()),
-                                     static_cast<int>(longest)},
-                                    new_tokens, length, options);
+  const auto made = model->Generate(
+      {tokens.data(), equal ? nullptr : lengths.data(), static_cast<int>(texts.size()), static_cast<int>(longest)},
+      new_tokens, length, options);
   EXPECT_TRUE(made.ok()) << made.status();
   return made.ok() ? *made : Generation();
 }

@@ -88,8 +88,10 @@ TEST(MemoryPlanTest, APlanIsWhatPassesOfEveryKindTake) {
     ASSERT_TRUE(model->InitWeights(1).ok());
     switch (pass) {
       case EvaluationPass::kStatistics:
-        ASSERT_TRUE(model->AttentionStatistics(tokens.data(), tokens.data(), B, T, {}, nullptr,
-                                               [](int, int, int, const float*) {}).ok());
+        ASSERT_TRUE(model
+                        ->AttentionStatistics(tokens.data(), tokens.data(), B, T, {}, nullptr,
+                                              [](int, int, int, const float*) {})
+                        .ok());
         break;
       case EvaluationPass::kMaps:
         ASSERT_TRUE(model->AttentionMaps(tokens.data(), tokens.data(), T, {}, [](int, const float*) {}).ok());

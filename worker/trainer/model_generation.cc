@@ -56,8 +56,8 @@ absl::Status Model::Impl::Prefill(const Prompts& prompts, int length, const Eval
   for (int first = 0; first < prompts.B; first += group) {
     const int sequences = std::min(group, prompts.B - first);
     backend->CopyToDevice(e.tokens, prompts.tokens + int64_t{first} * T, sizeof(int32_t) * sequences * T);
-    ABLATE_RETURN_IF_ERROR(EvalLayers(setting.spec, first,
-                                      {sequences, T, config.heads, config.head_dim(), setting.window}, cache));
+    ABLATE_RETURN_IF_ERROR(
+        EvalLayers(setting.spec, first, {sequences, T, config.heads, config.head_dim(), setting.window}, cache));
     // Of each sequence the last row alone goes on.
     for (int b = 0; b < sequences; ++b) {
       const int last = (prompts.lengths == nullptr ? T : prompts.lengths[first + b]) - 1;

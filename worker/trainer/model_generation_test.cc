@@ -71,7 +71,8 @@ TEST(ModelGenerationTest, IsFullRecomputationForEveryVariantOnTheCpu) {
 
 TEST(ModelGenerationTest, IsFullRecomputationForEveryKindOfPositionAndOverride) {
   const auto backend = *NewCpuBackend(2);
-  for (const PositionKind position : {PositionKind::kRope, PositionKind::kNone, PositionKind::kLearned, PositionKind::kAlibi}) {
+  for (const PositionKind position :
+       {PositionKind::kRope, PositionKind::kNone, PositionKind::kLearned, PositionKind::kAlibi}) {
     for (const char* variant : {"softmax", "lssar", "relu", "ssmax_bias"}) {
       SCOPED_TRACE(absl::StrCat(std::string(Name(position)), " ", variant));
       ModelConfig config = SmallModel(variant);
@@ -115,7 +116,8 @@ TEST(ModelGenerationTest, PicksWhatEvaluationFindsMostLikely) {
       if (candidate >= 0) std::fill(targets.begin(), targets.end(), candidate);
       ASSERT_TRUE(model->Evaluate(text.data(), targets.data(), 1, T, {}, losses.data()).ok());
       for (int i = 0; i < new_tokens; ++i) {
-        const float loss = losses[static_cast<size_t>(prompt - 1 + i)], best = made.losses[static_cast<size_t>(b * new_tokens + i)];
+        const float loss = losses[static_cast<size_t>(prompt - 1 + i)],
+                    best = made.losses[static_cast<size_t>(b * new_tokens + i)];
         if (candidate < 0) {
           EXPECT_NEAR(loss, best, 1e-4);
         } else {
@@ -135,7 +137,8 @@ TEST(ModelGenerationTest, ABatchOfOneAndPaddedPromptsGiveTheSameTokens) {
   const Generation together = Generated(model.get(), texts, 6, 20, {});
   for (size_t b = 0; b < texts.size(); ++b) {
     const Generation alone = Generated(model.get(), {texts[b]}, 6, 20, {});
-    EXPECT_EQ(std::vector<int32_t>(together.tokens.begin() + static_cast<long>(6 * b), together.tokens.begin() + static_cast<long>(6 * b + 6)),
+    EXPECT_EQ(std::vector<int32_t>(together.tokens.begin() + static_cast<long>(6 * b),
+                                   together.tokens.begin() + static_cast<long>(6 * b + 6)),
               alone.tokens);
   }
   // More sequences than go through the prompts' pass at a time.
@@ -144,7 +147,8 @@ TEST(ModelGenerationTest, ABatchOfOneAndPaddedPromptsGiveTheSameTokens) {
   const Generation all = Generated(model.get(), prompts, 3, 200, {});
   for (const int b : {0, many / 2, many - 1}) {
     const Generation alone = Generated(model.get(), {prompts[static_cast<size_t>(b)]}, 3, 200, {});
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(all.tokens[static_cast<size_t>(3 * b + i)], alone.tokens[static_cast<size_t>(i)]);
+    for (int i = 0; i < 3; ++i)
+      EXPECT_EQ(all.tokens[static_cast<size_t>(3 * b + i)], alone.tokens[static_cast<size_t>(i)]);
   }
 }
 

@@ -1,5 +1,5 @@
-// The text of passkey retrieval: a number hidden in filler, and the question for it at the end. Of the probe, and of the
-// training documents of data.mixture. Must not know models or jobs. Source: docs/attention.md part 3 (the prompt of
+// The text of passkey retrieval: a number hidden in filler, and the question for it at the end. Of the probe, and of
+// the training documents of data.mixture. Must not know models or jobs. Source: docs/attention.md part 3 (the prompt of
 // arXiv 2305.16300 as SSMax and LSSAR use it); the short form is ours (docs/evaluations.md).
 // Thread rule: const after construction; any thread.
 #pragma once

@@ -21,7 +21,8 @@ std::string Text(const absl::StatusOr<std::vector<int32_t>>& tokens) {
 TEST(PasskeyTextTest, TheFullPromptIsTheOneOfThePapers) {
   const PasskeyText full(PasskeyPrompt::kFull, kBytes);
   const std::string instruction =
-      "There is an important info hidden inside a lot of irrelevant text. Find it and memorize it. I will quiz you about "
+      "There is an important info hidden inside a lot of irrelevant text. Find it and memorize it. I will quiz you "
+      "about "
       "the important information there.\n";
   const std::string statement = "\nThe pass key is 12345. Remember it. 12345 is the pass key.\n";
   const std::string question = "\nWhat is the pass key? The pass key is";
@@ -29,8 +30,7 @@ TEST(PasskeyTextTest, TheFullPromptIsTheOneOfThePapers) {
   EXPECT_EQ(full.least_document_tokens(), full.least_prompt_tokens() + 8);
   EXPECT_EQ(Text(full.Prompt({12345, 0.5}, full.least_prompt_tokens())), instruction + statement + question);
   // 183 tokens of filler: a place of 0.5 is after 92 of them.
-  const std::string round =
-      "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.";
+  const std::string round = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.";
   ASSERT_EQ(round.size(), 89u);
   EXPECT_EQ(Text(full.Prompt({12345, 0.5}, full.least_prompt_tokens() + 183)),
             instruction + round + " Th" + statement + round + " T" + question);
@@ -89,7 +89,8 @@ TEST(PasskeyTextTest, WhatDoesNotFitIsRefused) {
   const auto short_one = text.Prompt({1, 0}, text.least_prompt_tokens() - 1);
   EXPECT_EQ(short_one.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(short_one.status().message()), HasSubstr("without any filler"));
-  for (const PasskeyDraw& draw : {PasskeyDraw{0, 0}, PasskeyDraw{50001, 0}, PasskeyDraw{1, 1.0}, PasskeyDraw{1, -0.1}}) {
+  for (const PasskeyDraw& draw :
+       {PasskeyDraw{0, 0}, PasskeyDraw{50001, 0}, PasskeyDraw{1, 1.0}, PasskeyDraw{1, -0.1}}) {
     EXPECT_FALSE(text.Prompt(draw, 1000).ok());
   }
 }
@@ -114,7 +115,8 @@ TEST(TokenizerTest, BytesAreTokensAndFilesMustFitTheData) {
   EXPECT_EQ(kBytes.Encode("a\xff"), (std::vector<int32_t>{97, 255}));
   EXPECT_EQ(kBytes.Decode({97, -1, 300, 255}), "a\xff");
   EXPECT_TRUE(OpenTokenizer(DataFormat::kText, {}).ok());
-  EXPECT_THAT(std::string(OpenTokenizer(DataFormat::kText, {"vocab.bpe"}).status().message()), HasSubstr("leave it out"));
+  EXPECT_THAT(std::string(OpenTokenizer(DataFormat::kText, {"vocab.bpe"}).status().message()),
+              HasSubstr("leave it out"));
   const auto none = OpenTokenizer(DataFormat::kTokenShards, {});
   EXPECT_EQ(none.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(none.status().message()), HasSubstr("tokenizer: [encoder.json, vocab.bpe]"));

@@ -155,13 +155,13 @@ absl::StatusOr<bool> RunAttentionMap(const ProbeContext& context, v1::TaskResult
   }
   const int64_t longest =
       model.position == PositionKind::kLearned ? model.train_length : kMaxLengthMultiple * model.train_length;
-  map.tokens.resize(std::min({map.tokens.size(), static_cast<size_t>(kLongestAttentionMap), static_cast<size_t>(longest)}));
+  map.tokens.resize(
+      std::min({map.tokens.size(), static_cast<size_t>(kLongestAttentionMap), static_cast<size_t>(longest)}));
   const int T = map.length();
   std::vector<int32_t> targets(map.tokens.begin() + 1, map.tokens.end());
   targets.push_back(-1);
   // The base of RoPE is that of this text's length.
-  ABLATE_ASSIGN_OR_RETURN(const EvalConfig eval,
-                          EvalConfigFrom(context.task.config(), context.task.eval_config(), T));
+  ABLATE_ASSIGN_OR_RETURN(const EvalConfig eval, EvalConfigFrom(context.task.config(), context.task.eval_config(), T));
   if (context.control->ShouldStop() != TaskControl::Stop::kNo) return false;
   ABLATE_RETURN_IF_ERROR(context.reserve(EvaluationPass::kMaps, 1, T));
   ABLATE_ASSIGN_OR_RETURN(

@@ -1,5 +1,5 @@
-// Statistics of attention's rows by layer and head, and attention's weights over one text. Must not know kernels: a model
-// hands out rows and maps. Definitions: docs/evaluations.md. Thread rule: one thread.
+// Statistics of attention's rows by layer and head, and attention's weights over one text. Must not know kernels: a
+// model hands out rows and maps. Definitions: docs/evaluations.md. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

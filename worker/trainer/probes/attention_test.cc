@@ -1,5 +1,5 @@
-// Statistics by hand and through an evaluation, and the file of a map. (That rows and maps are those of the full matrix:
-// golden_check probes.)
+// Statistics by hand and through an evaluation, and the file of a map. (That rows and maps are those of the full
+// matrix: golden_check probes.)
 #include "worker/trainer/probes/attention.h"
 
 #include <cmath>
@@ -41,7 +41,7 @@ TEST(HeadStatisticsTest, MeansAndSlopeByHand) {
   EXPECT_FLOAT_EQ(head.zeros(), 1.5 / 4);
   EXPECT_EQ(head.uncontrasted(), 0.25);
   EXPECT_EQ(head.zero_rows(), 0.25);
-  EXPECT_FLOAT_EQ(head.entropy(), 1.5 / 3);  // the zero row has none
+  EXPECT_FLOAT_EQ(head.entropy(), 1.5 / 3);                                          // the zero row has none
   EXPECT_FLOAT_EQ(head.entropy_ratio(), (0.5 / std::log(2) + 1 / std::log(4)) / 2);  // nor has a row of one key
   EXPECT_FLOAT_EQ(head.entropy_slope(), 0.5 / (std::log(4) - std::log(2)));
   HeadStatistics sum, other;
@@ -132,7 +132,8 @@ TEST_F(AttentionProbeTest, StatisticsOfAnEvaluationStayWithinTheirBounds) {
     EXPECT_GT(values.at("attention_first"), 0);
     EXPECT_EQ(values.at("attention_zeros"), 0);
     for (const char* of : {"attention_entropy", "attention_largest", "attention_first"}) {
-      EXPECT_NEAR(values.at(of), (values.at(absl::StrCat(of, ".l0.h0")) + values.at(absl::StrCat(of, ".l0.h1"))) / 2, 1e-9);
+      EXPECT_NEAR(values.at(of), (values.at(absl::StrCat(of, ".l0.h0")) + values.at(absl::StrCat(of, ".l0.h1"))) / 2,
+                  1e-9);
     }
   }
   EXPECT_NE(Metric(Measure(With(Attention(64), "eval.ntk", "dynamic")), "attention_entropy"),
@@ -152,7 +153,8 @@ TEST_F(AttentionProbeTest, StatisticsDoNotDependOnTheBatch) {
 
 TEST_F(AttentionProbeTest, SparseMembersShowTheirZeros) {
   const v1::Configuration config = SmallConfig("relu");
-  v1::RunEvaluation request = With(EvaluationRequest(data_, config, 64, Train(config, "relu"), 30), "eval.task", "attention");
+  v1::RunEvaluation request =
+      With(EvaluationRequest(data_, config, 64, Train(config, "relu"), 30), "eval.task", "attention");
   const auto values = Values(Measure(request));
   EXPECT_GT(values.at("attention_zeros"), 0);
   EXPECT_LT(values.at("attention_zeros"), 1);

@@ -12,7 +12,8 @@
 namespace ablate {
 
 PasskeyDraw DrawPasskeyTrial(uint64_t seed, int length, int index, int depths) {
-  PasskeyDraw draw = DrawPasskey(PhiloxStream(seed, absl::StrCat("probe/passkey/", length)), static_cast<uint64_t>(index));
+  PasskeyDraw draw =
+      DrawPasskey(PhiloxStream(seed, absl::StrCat("probe/passkey/", length)), static_cast<uint64_t>(index));
   // Below 1 whatever the rounding.
   draw.place = std::min((index % depths + draw.place) / depths, std::nextafter(1.0, 0.0));
   return draw;
@@ -27,8 +28,8 @@ absl::StatusOr<bool> MeasurePasskey(const ProbeContext& context, const Tokenizer
   const int least = text.least_prompt_tokens() + options.depths - 1;
   if (tokens < least) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "task passkey at a length of ", context.length, " tokens: the ", std::string(Name(options.prompt)), " prompt with ",
-        options.depths, " depths and the answer take at least ", least + kPasskeyNewTokens,
+        "task passkey at a length of ", context.length, " tokens: the ", std::string(Name(options.prompt)),
+        " prompt with ", options.depths, " depths and the answer take at least ", least + kPasskeyNewTokens,
         options.prompt == PasskeyPrompt::kFull ? "; measure longer lengths, or set eval.passkey.prompt: short"
                                                : "; measure longer lengths, or lower eval.passkey.depths"));
   }

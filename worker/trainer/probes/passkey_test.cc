@@ -34,7 +34,8 @@ class PasskeyTest : public ::testing::Test {
                                .seed = 9,
                                .length = length,
                                .control = &control_};
-    const auto answer = [&](const std::vector<int32_t>& prompts, int sequences, int tokens) -> absl::StatusOr<Generation> {
+    const auto answer = [&](const std::vector<int32_t>& prompts, int sequences,
+                            int tokens) -> absl::StatusOr<Generation> {
       EXPECT_EQ(prompts.size(), static_cast<size_t>(sequences * tokens));
       EXPECT_EQ(tokens, length - 10);
       EXPECT_LE(sequences, 4 * kLength / length);
