@@ -70,7 +70,8 @@ void CoordinatorImpl::Shutdown() {
 std::unique_ptr<Scheduler> CoordinatorImpl::NewScheduler() {
   return std::make_unique<Scheduler>(SchedulerOptions{.lease_us = options_.lease_ms * 1000,
                                                       .max_failures = options_.max_failures,
-                                                      .has_artifact = options_.has_artifact},
+                                                      .has_artifact = options_.has_artifact,
+                                                      .no_new_jobs = options_.no_new_jobs},
                                      options_.ids);
 }
 

@@ -35,6 +35,8 @@ struct CoordinatorOptions {
   std::function<void(const std::string& sha256)> delete_artifact;
   // Called once in Open with a predicate that tells whether a row names the artifact. Unset: nothing is swept.
   std::function<void(const std::function<bool(const std::string& sha256)>& is_named)> sweep_artifacts;
+  // Why no job may start now, or ""; asked at each lease. Unset: they may.
+  std::function<std::string()> no_new_jobs;
   // Runs before each commit of the database; an error fails it, as a full disk does. For tests.
   std::function<absl::Status()> before_commit;
   // For OpenReadOnly: nothing is written, no lease runs; with sweeps_alone jobs are not loaded.

@@ -107,6 +107,7 @@ absl::StatusOr<CoordinatorOptions> OptionsFromFlags() {
   if (!(idle >= 0 && idle <= 3600)) return absl::InvalidArgumentError("--idle-wait-seconds must be from 0 to 3600");
   if (absl::GetFlag(FLAGS_max_failures) < 1) return absl::InvalidArgumentError("--max-failures must be at least 1");
   if (absl::GetFlag(FLAGS_max_threads) < 8) return absl::InvalidArgumentError("--max-threads must be at least 8");
+  if (absl::GetFlag(FLAGS_min_free_bytes) < 0) return absl::InvalidArgumentError("--min-free-bytes must not be negative");
   options.lease_ms = static_cast<int64_t>(lease * 1000);
   // Two lost calls must not cost a lease.
   options.busy_contact_ms = static_cast<int64_t>(std::min(contact, lease / 3) * 1000);
@@ -149,7 +150,8 @@ absl::Status Serve(const sigset_t& signals) {
   std::optional<TempDir> scratch;
   if (read_only) scratch.emplace();
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<ArtifactStore> artifacts,
-                          ArtifactStore::Open(JoinPath(read_only ? scratch->path() : options.data_dir, "artifacts")));
+                          ArtifactStore::Open(JoinPath(read_only ? scratch->path() : options.data_dir, "artifacts"),
+                                              absl::GetFlag(FLAGS_min_free_bytes)));
   options.has_artifact = [store = artifacts.get()](const std::string& sha256) { return store->Has(sha256); };
   options.delete_artifact = [store = artifacts.get()](const std::string& sha256) {
     const absl::Status status = store->Remove(sha256);
@@ -157,6 +159,13 @@ absl::Status Serve(const sigset_t& signals) {
   };
   options.sweep_artifacts = [store = artifacts.get()](const auto& is_named) {
     store->RemoveUnnamed(is_named, kUnnamedArtifactLifeSeconds);
+  };
+  options.no_new_jobs = [dir = options.data_dir, floor = absl::GetFlag(FLAGS_min_free_bytes)]() -> std::string {
+    const absl::StatusOr<uint64_t> free = FreeBytes(dir);
+    if (!free.ok()) return std::string(free.status().message());
+    if (*free >= static_cast<uint64_t>(floor)) return "";
+    return absl::StrCat("only ", HumanBytes(*free), " are free on the disk of the coordinator's ", dir, ", less than its "
+                        "--min-free-bytes of ", HumanBytes(static_cast<uint64_t>(floor)));
   };
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Coordinator> coordinator,
                           read_only ? OpenReadOnly(options, scratch->path()) : Coordinator::Open(options));

@@ -12,6 +12,7 @@
 #include <set>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/hash.h"
@@ -114,10 +115,17 @@ void CheckArtifacts(Connection& db, const std::string& dir, bool deep, CheckRepo
       }
     }
   }
+  int64_t aside = 0;
+  for (const std::string& folder : ListDir(JoinPath(dir, "artifacts")).value_or(std::vector<std::string>())) {
+    for (const std::string& name : ListDir(absl::StrCat(dir, "/artifacts/", folder)).value_or(std::vector<std::string>())) {
+      aside += absl::EndsWith(name, ".corrupt");
+    }
+  }
   std::string found = absl::StrCat(stored.size(), " (", HumanBytes(static_cast<uint64_t>(bytes)), ")",
                                    deep ? ", all of their contents read" : ", by name and size");
   if (unnamed > 0) absl::StrAppend(&found, ", ", unnamed, " that nothing names yet or any more");
   if (elsewhere > 0) absl::StrAppend(&found, ", ", elsewhere, " data files kept elsewhere or gone");
+  if (aside > 0) absl::StrAppend(&found, ", ", aside, " set aside as *.corrupt");
   report->Add("artifacts", found, std::move(faults));
 }
 

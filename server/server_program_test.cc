@@ -66,5 +66,77 @@ TEST_F(ServerProgramTest, StopsAtOnceWheneverItIsAsked) {
   }
 }
 
+TEST_F(ServerProgramTest, ChecksBacksUpRestoresAndReadsWhatIsDamaged) {
+  const std::string ready = JoinPath(dir_.path(), "ready");
+  const std::string data = JoinPath(dir_.path(), "data"), backup = JoinPath(dir_.path(), "backup");
+  const std::string listen = absl::StrCat("unix:", dir_.path(), "/socket");
+  const auto ends = [&](const std::string& folder, const std::vector<std::string>& flags) {
+    SubprocessOptions options;
+    options.argv = {ABLATE_SERVER, "--data-dir", folder};
+    options.argv.insert(options.argv.end(), flags.begin(), flags.end());
+    RemoveFile(log_).IgnoreError();
+    options.stderr_path = log_;
+    auto run = Subprocess::Start(options);
+    EXPECT_TRUE(run.ok()) << run.status();
+    return run->Wait().code;
+  };
+  const auto serve = [&](const std::string& folder, const std::vector<std::string>& flags, const auto& meanwhile) {
+    RemoveFile(ready).IgnoreError();
+    SubprocessOptions options;
+    options.argv = {ABLATE_SERVER, "--data-dir", folder, "--listen", listen, "--ready-file", ready};
+    options.argv.insert(options.argv.end(), flags.begin(), flags.end());
+    options.stderr_path = JoinPath(dir_.path(), "serve.log");
+    auto server = Subprocess::Start(options);
+    ASSERT_TRUE(server.ok()) << server.status();
+    while (!FileExists(ready) && !server->HasExited()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ASSERT_FALSE(server->HasExited()) << *ReadFile(options.stderr_path);
+    meanwhile();
+    server->Kill(SIGTERM);
+    EXPECT_EQ(server->Wait().code, 0);
+  };
+  EXPECT_EQ(ends(data, {"--check"}), 1);
+  EXPECT_THAT(Log(), HasSubstr("there is no database"));
+  // A real one, of an earlier version, without the states that it names.
+  ASSERT_TRUE(MakeDirs(data).ok());
+  ASSERT_TRUE(WriteFileAtomic(JoinPath(data, "ablate.db"), *ReadFile(ABLATE_DATA_DIR "/schema2/ablate.db")).ok());
+  serve(data, {}, [&] {
+    EXPECT_EQ(ends(data, {"--check", "--deep"}), 1) << Log();  // states are missing
+    EXPECT_EQ(ends(data, {"--backup", backup}), 0) << Log();
+    EXPECT_EQ(ends(data, {"--backup", backup}), 5);
+    EXPECT_EQ(ends(data, {"--read-only"}), 5);
+    EXPECT_THAT(Log(), HasSubstr("in use by another coordinator"));
+  });
+  EXPECT_EQ(ends(data, {"--check", "--backup", backup}), 2);
+  EXPECT_EQ(ends(data, {"--deep"}), 2);
+  EXPECT_EQ(ends(data, {"--restore", backup}), 5);
+  EXPECT_THAT(Log(), HasSubstr("is not empty"));
+  const std::string restored = JoinPath(dir_.path(), "restored");
+  EXPECT_EQ(ends(restored, {"--restore", backup}), 0) << Log();
+  serve(restored, {}, [] {});
+  const std::string empty = JoinPath(dir_.path(), "empty");
+  serve(empty, {}, [&] { EXPECT_EQ(ends(empty, {"--check", "--deep"}), 0) << Log(); });
+
+  const std::string database = JoinPath(restored, "ablate.db");
+  std::string bytes = *ReadFile(database);
+  for (size_t i = bytes.size() - 5 * 4096; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31);
+  ASSERT_TRUE(WriteFileAtomic(database, bytes).ok());
+  EXPECT_EQ(ends(restored, {"--listen", listen}), 5);
+  EXPECT_THAT(Log(), HasSubstr("is damaged"));
+  EXPECT_THAT(Log(), HasSubstr("--read-only"));
+  EXPECT_EQ(ends(restored, {"--check"}), 1);
+  EXPECT_EQ(ends(restored, {"--backup", JoinPath(dir_.path(), "never")}), 1);
+  EXPECT_FALSE(FileExists(JoinPath(dir_.path(), "never")));
+  serve(restored, {"--read-only"}, [] {});
+  EXPECT_EQ(*ReadFile(database), bytes);
+  // A backup that lost a byte is not restored.
+  std::string copy = *ReadFile(JoinPath(backup, "ablate.db"));
+  copy[copy.size() / 2] = static_cast<char>(copy[copy.size() / 2] ^ 1);
+  ASSERT_TRUE(WriteFileAtomic(JoinPath(backup, "ablate.db"), copy).ok());
+  const std::string fresh = JoinPath(dir_.path(), "fresh");
+  EXPECT_EQ(ends(fresh, {"--restore", backup}), 1);
+  EXPECT_THAT(Log(), HasSubstr("is not what was backed up"));
+  EXPECT_FALSE(FileExists(fresh));
+}
+
 }  // namespace
 }  // namespace ablate

@@ -53,13 +53,13 @@ ABSL_FLAG(double, upload_seconds, 120,
 ABSL_FLAG(double, hang_seconds, 3600,
           "a trainer without a step, a checkpoint or a line of log for so long is killed; 0: never");
 ABSL_FLAG(double, grace_seconds, 20, "from SIGTERM to the end, at most");
+ABSL_FLAG(int64_t, min_free_bytes, int64_t{32} << 20, "free disk below which no new job is taken");
 ABSL_FLAG(int64_t, cache_bytes, int64_t{20} << 30, "disk for data and checkpoints that no job needs at the moment");
 
 namespace ablate {
 namespace {
 
 constexpr int kExitUsage = 2;
-constexpr uint64_t kFreeFloorBytes = 32ull << 20;  // a job that starts with less soon fails
 constexpr double kMaxSeconds = 1e8;                // three years
 
 constexpr char kHelp[] = R"(ablate-worker: does jobs for a coordinator, until it is told to stop.
@@ -81,6 +81,7 @@ constexpr char kHelp[] = R"(ablate-worker: does jobs for a coordinator, until it
   --labels A,B              a sweep may require some
   --name NAME               what this worker is called in lists (the host's name)
   --cache-bytes N           disk for files that no job needs at the moment (20 GiB)
+  --min-free-bytes N        free disk of --work-dir below which no new job is taken; what runs goes on (32 MiB)
   --checkpoint-seconds S    between checkpoints on this machine (30; 0: none)
   --upload-seconds S        between checkpoints sent to the coordinator, so that another worker can go on (120)
   --hang-seconds S          a trainer without a step, a checkpoint or a line of log for so long is killed (3600; 0: never)
@@ -105,6 +106,7 @@ constexpr const char* kFlagNames[] = {"--gpus",
                                       "--labels",
                                       "--name",
                                       "--cache-bytes",
+                                      "--min-free-bytes",
                                       "--checkpoint-seconds",
                                       "--upload-seconds",
                                       "--hang-seconds",
@@ -150,6 +152,7 @@ int CheckFlags() {
       return Fail(kExitUsage, absl::StrCat(name, ": expected a number from 0 to ", static_cast<int64_t>(kMaxSeconds)));
     }
   }
+  if (absl::GetFlag(FLAGS_min_free_bytes) < 0) return Fail(kExitUsage, "--min-free-bytes: expected a number from 0 on");
   if (absl::GetFlag(FLAGS_cache_bytes) < 0) return Fail(kExitUsage, "--cache-bytes: expected a number from 0 on");
   return 0;
 }
@@ -270,12 +273,12 @@ int Main() {
   options.results_dir = (*work_dir)->results();
   options.held_stage_keys = [&cache] { return (*cache)->HeldStageKeys(); };
   options.grace_ms = grace_ms;
-  options.node_trouble = [path]() -> std::string {
+  options.node_trouble = [path, floor = static_cast<uint64_t>(absl::GetFlag(FLAGS_min_free_bytes))]() -> std::string {
     const absl::StatusOr<uint64_t> free = FreeBytes(path);
     if (!free.ok()) return std::string(free.status().message());
-    if (*free >= kFreeFloorBytes) return "";
+    if (*free >= floor) return "";
     return absl::StrCat("only ", HumanBytes(*free), " are free on the disk of ", path, "; ",
-                        HumanBytes(kFreeFloorBytes), " are needed");
+                        HumanBytes(floor), " are needed (--min-free-bytes)");
   };
 
   LOG(INFO) << "ablate-worker " << BuildVersion() << ": " << info.worker_id() << " on " << info.hostname() << ", "

@@ -23,8 +23,7 @@ namespace ablate {
 namespace {
 
 constexpr int64_t kForgetPartialSeconds = 7 * 24 * 3600;
-// Left free, so that the database can still commit.
-constexpr uint64_t kReserveBytes = 64ull << 20;
+constexpr size_t kHashChunk = 1 << 20;
 
 absl::Status CheckName(const std::string& sha256) {
   if (IsSha256Hex(sha256)) return absl::OkStatus();
@@ -64,7 +63,8 @@ struct ArtifactStore::Upload::Entry {
   std::atomic<bool> broken = false;                // the content was false, or removed, and is gone
 };
 
-absl::StatusOr<std::unique_ptr<ArtifactStore>> ArtifactStore::Open(const std::string& root) {
+absl::StatusOr<std::unique_ptr<ArtifactStore>> ArtifactStore::Open(const std::string& root,
+                                                                     int64_t min_free_bytes) {
   const std::string partial = JoinPath(root, "partial");
   ABLATE_RETURN_IF_ERROR(MakeDirs(partial));
   ABLATE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDir(partial));
@@ -76,7 +76,7 @@ absl::StatusOr<std::unique_ptr<ArtifactStore>> ArtifactStore::Open(const std::st
       ABLATE_RETURN_IF_ERROR(RemoveFile(path));
     }
   }
-  return std::unique_ptr<ArtifactStore>(new ArtifactStore(root));
+  return std::unique_ptr<ArtifactStore>(new ArtifactStore(root, min_free_bytes));
 }
 
 std::string ArtifactStore::FinalPath(const std::string& sha256) const {
@@ -146,9 +146,10 @@ absl::StatusOr<std::unique_ptr<ArtifactStore::Upload>> ArtifactStore::StartUploa
         absl::StrCat("offset: ", offset, " is beyond the ", entry->size, " bytes that are here"));
   }
   ABLATE_ASSIGN_OR_RETURN(const uint64_t free, FreeBytes(root_));
-  if (static_cast<uint64_t>(total - std::min(total, entry->size)) + kReserveBytes > free) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no room for ", total, " bytes: ", free, " are free on the server's disk"));
+  if (static_cast<uint64_t>(total - std::min(total, entry->size) + min_free_bytes_) > free) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no room for ", HumanBytes(static_cast<uint64_t>(total)), ": ", HumanBytes(free),
+        " are free on the server's disk, of which ", HumanBytes(static_cast<uint64_t>(min_free_bytes_)), " stay free"));
   }
   return std::unique_ptr<Upload>(new Upload(this, entry, total, offset));
 }
@@ -226,8 +227,26 @@ absl::Status ArtifactStore::Reader::Read(size_t max, std::string* out) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return FileError("cannot read", "the artifact", errno);
     out->resize(static_cast<size_t>(count));
+    hash_.Update(out->data(), out->size());
+    position_ += count;
+    if ((count == 0 || position_ >= total_) && !ended_) {
+      ended_ = true;
+      if (const std::string found = hash_.HexDigest(); found != sha256_) {
+        out->clear();
+        store_->SetAside(sha256_, found);
+        return absl::DataLossError(absl::StrCat("artifact ", sha256_, " was damaged on the server's disk (its bytes have SHA-256 ",
+                                                found, "); it was set aside"));
+      }
+    }
     return absl::OkStatus();
   }
+}
+
+void ArtifactStore::SetAside(const std::string& sha256, const std::string& found) const {
+  const std::string path = FinalPath(sha256);
+  const absl::Status status = RenameFile(path, path + ".corrupt");
+  LOG(ERROR) << "artifact " << sha256 << " is damaged (its bytes have SHA-256 " << found << "); "
+             << (status.ok() ? "set aside as " + path + ".corrupt" : std::string(status.message()));
 }
 
 absl::StatusOr<std::unique_ptr<ArtifactStore::Reader>> ArtifactStore::OpenReader(const std::string& sha256,
@@ -244,9 +263,15 @@ absl::StatusOr<std::unique_ptr<ArtifactStore::Reader>> ArtifactStore::OpenReader
     ::close(fd);
     return FileError("cannot stat", path, error);
   }
-  std::unique_ptr<Reader> reader(new Reader(fd, info.st_size));
-  if (offset < 0 || offset > info.st_size || ::lseek(fd, offset, SEEK_SET) < 0) {
+  std::unique_ptr<Reader> reader(new Reader(this, sha256, fd, info.st_size));
+  if (offset < 0 || offset > info.st_size) {
     return absl::OutOfRangeError(absl::StrCat("offset: ", offset, " is not within 0 and ", info.st_size, " bytes"));
+  }
+  std::string skipped;
+  while (reader->position_ < offset) {
+    const size_t rest = static_cast<size_t>(offset - reader->position_);
+    ABLATE_RETURN_IF_ERROR(reader->Read(std::min(rest, kHashChunk), &skipped));
+    if (skipped.empty()) break;
   }
   return reader;
 }

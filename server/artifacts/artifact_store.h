@@ -17,15 +17,18 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/hash.h"
 #include "base/mutex.h"
 
 namespace ablate {
 
 class ArtifactStore {
  public:
-  // Makes the folders; forgets partial uploads that nobody has touched for a week. Unavailable, PermissionDenied:
+  // Makes the folders; forgets partial uploads that nobody has touched for a week. An upload that would leave less than
+  // `min_free_bytes` on the disk is refused, so that the database can still commit. Unavailable, PermissionDenied:
   // cannot.
-  static absl::StatusOr<std::unique_ptr<ArtifactStore>> Open(const std::string& root);
+  static absl::StatusOr<std::unique_ptr<ArtifactStore>> Open(const std::string& root,
+                                                             int64_t min_free_bytes = int64_t{64} << 20);
 
   struct StatResult {
     bool complete = false;
@@ -67,16 +70,25 @@ class ArtifactStore {
     Reader(const Reader&) = delete;
     Reader& operator=(const Reader&) = delete;
     int64_t total_bytes() const { return total_; }
-    // At most `max` bytes into *out; empty at the end. Unavailable: cannot read.
+    // At most `max` bytes into *out; empty at the end. Unavailable: cannot read. DataLoss, at the end: what was read is
+    // not what was stored. Then the file is set aside as *.corrupt and is no artifact any more: a state is trained
+    // again by whoever needs it, data must be uploaded again.
     absl::Status Read(size_t max, std::string* out);
 
    private:
     friend class ArtifactStore;
-    Reader(int fd, int64_t total) : fd_(fd), total_(total) {}
+    Reader(const ArtifactStore* store, std::string sha256, int fd, int64_t total)
+        : store_(store), sha256_(std::move(sha256)), fd_(fd), total_(total) {}
+    const ArtifactStore* const store_;
+    const std::string sha256_;
     const int fd_;
     const int64_t total_;
+    Sha256 hash_;
+    int64_t position_ = 0;
+    bool ended_ = false;
   };
-  // NotFound: not here. OutOfRange: offset beyond the end. A reader goes on when its artifact is removed.
+  // NotFound: not here. OutOfRange: offset beyond the end. A reader goes on when its artifact is removed, and ends
+  // before the store. What comes before `offset` is read too, for its hash.
   absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& sha256, int64_t offset) const;
 
   // For garbage collection: quick, waits for nobody. Uploads of it that are under way are aborted. OK when it is not
@@ -87,11 +99,13 @@ class ArtifactStore {
   void RemoveUnnamed(const std::function<bool(const std::string& sha256)>& is_named, int64_t min_age_seconds);
 
  private:
-  explicit ArtifactStore(std::string root) : root_(std::move(root)) {}
+  ArtifactStore(std::string root, int64_t min_free_bytes) : root_(std::move(root)), min_free_bytes_(min_free_bytes) {}
+  void SetAside(const std::string& sha256, const std::string& found) const;
   std::string FinalPath(const std::string& sha256) const;
   std::string PartialPath(const std::string& sha256) const;
 
   const std::string root_;
+  const int64_t min_free_bytes_;
   Mutex mutex_;  // never held together with an entry's own mutex
   std::map<std::string, std::weak_ptr<Upload::Entry>> entries_ ABLATE_GUARDED_BY(mutex_);
 };

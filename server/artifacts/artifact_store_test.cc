@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <utime.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -237,6 +238,52 @@ TEST_F(ArtifactStoreTest, RemovesAndForgets) {
   Reopen();
   EXPECT_FALSE(FileExists(old_path));
   EXPECT_TRUE(FileExists(new_path));
+}
+
+// A bit that flipped on the disk: nobody gets the last bytes, the file is set aside, and it can be stored again.
+TEST_F(ArtifactStoreTest, DamageIsSeenWhenItIsReadFromAnyOffset) {
+  const std::string path = JoinPath(root_, hash_.substr(0, 2) + "/" + hash_.substr(2));
+  for (const int64_t offset : {int64_t{0}, int64_t{50'000}, static_cast<int64_t>(content_.size())}) {
+    for (const size_t at : {size_t{0}, size_t{70'000}, content_.size() - 1, content_.size()}) {
+      auto upload = Start(hash_, content_.size(), 0);
+      ASSERT_TRUE(upload->Append(content_).ok());
+      ASSERT_TRUE(upload->Finish().ok());
+      std::string damaged = content_;
+      if (at < damaged.size()) damaged[at] ^= 16;
+      else damaged.resize(60'000);
+      ASSERT_TRUE(WriteFileAtomic(path, damaged).ok());
+      absl::Status status;
+      std::string all, part;
+      if (auto reader = store_->OpenReader(hash_, offset); reader.ok()) {
+        do {
+          status = (*reader)->Read(1 << 14, &part);
+          all += part;
+        } while (status.ok() && !part.empty());
+      } else {
+        status = reader.status();
+      }
+      if (offset > 60'000 && at == content_.size()) {
+        EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+        ASSERT_TRUE(store_->Remove(hash_).ok());
+        continue;
+      }
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << offset << " " << at << status;
+      EXPECT_TRUE(all.empty() || offset + all.size() < damaged.size());
+      EXPECT_FALSE(store_->Has(hash_));
+      EXPECT_EQ(*ReadFile(path + ".corrupt"), damaged);
+      ASSERT_TRUE(RemoveFile(path + ".corrupt").ok());
+    }
+  }
+}
+
+TEST_F(ArtifactStoreTest, UploadsThatWouldFillTheDiskAreRefused) {
+  store_.reset();
+  const int64_t free = static_cast<int64_t>(*FreeBytes(dir_.path()));
+  auto store = ArtifactStore::Open(root_, free * 2);
+  ASSERT_TRUE(store.ok());
+  const absl::Status status = (*store)->StartUpload(hash_, 10, 0).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(std::string(status.message()).find("stay free"), std::string::npos) << status;
 }
 
 }  // namespace

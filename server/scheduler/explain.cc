@@ -77,6 +77,10 @@ Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
                              failures.empty() ? absl::StrCat(" The last time: ", FailureText(record), ".") : failures),
                 ""};
       }
+      if (const std::string why = options_.no_new_jobs ? options_.no_new_jobs() : ""; !why.empty()) {
+        return {absl::StrCat("It is ready, but no job starts now: ", why, ".", failures),
+                "Make room there: what runs goes on, and others start as soon as there is space"};
+      }
       int64_t connected = 0, matching = 0, slots = 0, busy = 0, draining = 0;
       std::vector<std::string> devices;
       for (const auto& [id, worker] : workers_) {

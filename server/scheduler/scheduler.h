@@ -56,6 +56,8 @@ struct SchedulerOptions {
   // Whether an artifact is stored; asked for end states, when a result names them and when a job is to start from them.
   // Unset: all are.
   std::function<bool(const std::string& sha256)> has_artifact;
+  // Why no job may start now (the disk is nearly full), or ""; asked at each lease. Unset: they may.
+  std::function<std::string()> no_new_jobs;
 };
 
 // A sweep's plan as the scheduler needs it.

@@ -468,6 +468,7 @@ int64_t Scheduler::IdleSlots(int class_id) const {
 
 void Scheduler::LeaseTo(Worker& worker, Now now) {
   if (worker.draining || worker.record.drain_asked) return;
+  if (options_.no_new_jobs && !options_.no_new_jobs().empty()) return;
   EndDelays(now);
   UpdateClasses(worker);
   for (int32_t slot = 0; slot < worker.record.info.slots(); ++slot) {

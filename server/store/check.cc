@@ -2,11 +2,13 @@
 #include "server/store/check.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/files.h"
+#include "base/mutex.h"
 #include "base/strings.h"
 #include "server/scheduler/job_states.h"
 #include "server/store/digest.h"
@@ -18,6 +20,7 @@ namespace {
 constexpr size_t kShown = 3;  // faults of one kind that are named
 constexpr uint64_t kQuickAboveBytes = 2ull << 30;
 constexpr int64_t kDigestsSince = 3;  // schema version
+constexpr char kSchema[] = "SELECT type || ' ' || name || char(10) || COALESCE(sql, '') FROM sqlite_schema";
 
 // Rules of the coordinator. Each query has a row, one text, for each thing that breaks the rule.
 struct Rule {
@@ -131,6 +134,35 @@ void CheckDigests(Connection& db, CheckReport* report) {
   report->Add("digests", found, faults);
 }
 
+// The schema as the migrations make it; made once for each version.
+absl::StatusOr<std::vector<std::string>> SchemaOf(int64_t version) {
+  static Mutex& mutex = *new Mutex;
+  static auto& made = *new std::map<int64_t, std::vector<std::string>>;
+  MutexLock lock(&mutex);
+  if (const auto found = made.find(version); found != made.end()) return found->second;
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> db, Connection::Open(":memory:", Connection::Mode::kPlain));
+  ABLATE_RETURN_IF_ERROR(MigrateTo(*db, ":memory:", static_cast<int>(version)));
+  CheckReport none;
+  return made[version] = Texts(*db, kSchema, &none);
+}
+
+// A statement of the schema that is lost takes a view or an index with it without a word from SQLite. Users may have
+// added their own.
+void CheckSchema(Connection& db, int64_t version, CheckReport* report) {
+  const absl::StatusOr<std::vector<std::string>> expected = SchemaOf(version);
+  if (!expected.ok()) {
+    report->Add("schema", "", {Noted(expected.status(), report)});
+    return;
+  }
+  const std::vector<std::string> found = Texts(db, kSchema, report);
+  std::vector<std::string> faults;
+  for (const std::string& object : *expected) {
+    if (std::find(found.begin(), found.end(), object) != found.end()) continue;
+    faults.push_back(absl::StrCat("the ", object.substr(0, object.find('\n')), " is not as it was made"));
+  }
+  report->Add("schema", absl::StrCat(expected->size(), " tables, views, indexes and triggers"), std::move(faults));
+}
+
 }  // namespace
 
 void CheckReport::Add(const std::string& what, const std::string& found, std::vector<std::string> more) {
@@ -153,7 +185,9 @@ void CheckStructure(Connection& db, bool quick, CheckReport* report) {
   report->Add("foreign keys", "all lead to rows",
               Texts(db, "SELECT \"table\" || ' row ' || COALESCE(rowid, '?') || ' names a row of ' || parent || ' that is not there' "
                         "FROM pragma_foreign_key_check", report));
-  if (db.QueryInt(0, "PRAGMA user_version").value_or(0) >= kDigestsSince) CheckDigests(db, report);
+  const int64_t version = db.QueryInt(0, "PRAGMA user_version").value_or(0);
+  if (version >= 1) CheckSchema(db, version, report);
+  if (version >= kDigestsSince) CheckDigests(db, report);
 }
 
 void CheckInvariants(Connection& db, CheckReport* report) {

@@ -88,6 +88,10 @@ const std::vector<DigestedTable>& DigestedTables() {
   return tables;
 }
 
+std::string DigestExpression(const DigestedTable& table) {
+  return absl::StrCat("ablate_digest('", table.table, "', ", table.columns, ")");
+}
+
 void RegisterDigest(sqlite3* handle) {
   sqlite3_create_function_v2(handle, "ablate_digest", -1, SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS,
                              nullptr, &Digest, nullptr, nullptr, nullptr);
@@ -96,8 +100,8 @@ void RegisterDigest(sqlite3* handle) {
 absl::StatusOr<DigestCounts> CountDigests(Connection& db, const DigestedTable& table) {
   ABLATE_ASSIGN_OR_RETURN(
       Statement row, db.Query(absl::StrCat("SELECT COUNT(*), TOTAL(digest IS NULL), TOTAL(digest IS NOT NULL AND digest "
-                                           "<> ablate_digest(",
-                                           table.columns, ")) FROM ", table.table, " NOT INDEXED")));
+                                           "<> ",
+                                           DigestExpression(table), ") FROM ", table.table, " NOT INDEXED")));
   ABLATE_RETURN_IF_ERROR(row.Step().status());
   return DigestCounts{.rows = row.Int(0), .wrong = row.Int(2), .without = row.Int(1)};
 }

@@ -1,5 +1,6 @@
 // Digests of rows: what SQLite's own checks cannot see, a flipped bit within a value, is seen by these. Triggers of the
-// schema keep them (migrations/0003): `digest` of a row is ablate_digest(its columns, in the order listed here).
+// schema keep them (migrations/0003): `digest` of a row is ablate_digest(the table's name, its
+// columns in the order listed here): a page that landed in another table's place is seen too.
 //
 // ablate_digest(...) is FNV-1a of 64 bits over, for each argument: one byte for its type (0 NULL, 1 number without
 // fraction below 2^53, 2 other number, 3 text, 4 blob), then 8 bytes little-endian of the integer, of the double, or of
@@ -26,6 +27,9 @@ struct DigestedTable {
   // what. The others hold what was measured: a lost row of them shows as missing.
   bool defines;
 };
+// "ablate_digest('points', sweep, arm, seed, phase, stage, seal)".
+std::string DigestExpression(const DigestedTable& table);
+
 // In an order in which rows can be inserted.
 const std::vector<DigestedTable>& DigestedTables();
 

@@ -399,6 +399,34 @@ TEST_F(RecordsTest, QueriesOfUsersOnlyRead) {
                           "SELECT load_extension('x')", "VACUUM", "CREATE TEMP TABLE t (a)", "BEGIN IMMEDIATE"}) {
     EXPECT_EQ(Query(sql, &rows).code(), absl::StatusCode::kPermissionDenied) << sql << Query(sql, &rows);
   }
+  // What would take all memory, disk or time. Each is refused with its reason.
+  const std::string numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) ";
+  const std::string few = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000) ";
+  const std::vector<std::pair<std::string, const char*>> bombs = {
+      {"SELECT randomblob(1000000000)", "16.0 MiB"},
+      {"SELECT zeroblob(100000000)", "16.0 MiB"},
+      {"SELECT hex(zeroblob(10000000))", "16.0 MiB"},
+      {"SELECT replace(replace(hex(zeroblob(100000)), '0', hex(zeroblob(1000))), '0', hex(zeroblob(1000)))", "16.0 MiB"},
+      {few + "SELECT group_concat(hex(zeroblob(10000))) FROM n", "16.0 MiB"},
+      {few + "SELECT json_group_array(hex(zeroblob(10000))) FROM n", "16.0 MiB"},
+      {numbers + "SELECT hex(zeroblob(1000000)) FROM n ORDER BY i DESC", "512.0 MiB"},
+      {numbers + "SELECT hex(zeroblob(1000000)) FROM n", "256.0 MiB"},
+      {"SELECT 'x' LIKE hex(zeroblob(1000))", "too complex"},
+      {"SELECT 'x' GLOB hex(zeroblob(1000))", "too complex"},
+      {"SELECT " + std::string(1000, '(') + "1" + std::string(1000, ')'), "overflow"},
+      {"SELECT 1" + [] { std::string more; for (int i = 0; i < 200; ++i) more += " UNION ALL SELECT 1"; return more; }(),
+       "too many terms"},
+      {"SELECT 1 -- " + std::string(2 << 20, 'x'), "1 MiB"},
+      {"SELECT * FROM pragma_journal_mode('DELETE')", "only reading"},
+      {"SELECT writefile('/tmp/x', 'y')", "no such function"},
+  };
+  for (const auto& [sql, reason] : bombs) {
+    const absl::Status status = Query(sql, &rows, 10'000'000, 20'000);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(reason)) << sql.substr(0, 100) << status;
+    EXPECT_NE(status.code(), absl::StatusCode::kInternal) << sql.substr(0, 100) << status;
+    rows.clear();
+  }
+  EXPECT_EQ(Query("SELECT 1", &rows, 0, 1'000'000).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Query("SELECT 1; SELECT 2", &rows).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Query("SELECT nothing", &rows).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Query("", &rows).code(), absl::StatusCode::kInvalidArgument);

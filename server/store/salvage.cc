@@ -120,7 +120,7 @@ class TableCopy {
                                        [&](const DigestedTable& digest) { return table_ == digest.table; });
     const std::string right = digested == DigestedTables().end()
                                   ? "1"
-                                  : absl::StrCat("digest IS NULL OR digest = ablate_digest(", digested->columns, ")");
+                                  : "digest IS NULL OR digest = " + DigestExpression(*digested);
     result->defines = digested != DigestedTables().end() && digested->defines;
     const std::string list = absl::StrJoin(names, ", ");
     const std::string select = absl::StrCat("SELECT ", list, ", ", right, " FROM ", Quoted(table_), " NOT INDEXED");

@@ -19,6 +19,20 @@ constexpr int kOpsBetweenChecks = 1000;
 constexpr int kRowsAMessage = 500;
 constexpr int kBytesAMessage = 1 << 20;
 constexpr int64_t kMaxRows = 10'000'000;
+constexpr int64_t kMaxMilliseconds = 600'000;
+constexpr int64_t kMaxAnswerBytes = int64_t{256} << 20;
+constexpr int64_t kMaxMemoryBytes = int64_t{512} << 20;  // of SQLite in this process, beyond what it had before
+constexpr int kMaxValueBytes = 16 << 20;
+
+struct Limit {
+  int id, value;
+};
+constexpr Limit kLimits[] = {
+    {SQLITE_LIMIT_LENGTH, kMaxValueBytes}, {SQLITE_LIMIT_SQL_LENGTH, 1 << 20},        {SQLITE_LIMIT_EXPR_DEPTH, 200},
+    {SQLITE_LIMIT_COMPOUND_SELECT, 100},   {SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000},  {SQLITE_LIMIT_ATTACHED, 0},
+    {SQLITE_LIMIT_TRIGGER_DEPTH, 0},       {SQLITE_LIMIT_WORKER_THREADS, 0},          {SQLITE_LIMIT_COLUMN, 1000},
+    {SQLITE_LIMIT_VDBE_OP, 1'000'000},     {SQLITE_LIMIT_FUNCTION_ARG, 100},
+};
 
 // Only reads; of functions those that cannot load code or touch files.
 bool MayDo(int action, const char* name, const char* argument) {
@@ -42,9 +56,17 @@ int Authorize(void* denied, int action, const char* name, const char* argument, 
   return SQLITE_DENY;
 }
 
-struct Deadline {
-  std::chrono::steady_clock::time_point at;
-  static int Passed(void* self) { return std::chrono::steady_clock::now() >= static_cast<Deadline*>(self)->at; }
+// Ends the statement when its time or its memory is used up.
+struct Budget {
+  std::chrono::steady_clock::time_point until;
+  int64_t memory = sqlite3_memory_used() + kMaxMemoryBytes;
+  bool out_of_memory = false;
+
+  static int Spent(void* self_pointer) {
+    Budget* self = static_cast<Budget*>(self_pointer);
+    self->out_of_memory |= sqlite3_memory_used() > self->memory;
+    return self->out_of_memory || std::chrono::steady_clock::now() >= self->until;
+  }
 };
 
 void FillRow(sqlite3_stmt* statement, v1::QueryResponse::Row* row) {
@@ -81,23 +103,36 @@ absl::Status RunUserQuery(const std::string& database_path, const v1::QueryReque
   if (request.max_rows() < 0 || request.max_rows() > kMaxRows) {
     return absl::InvalidArgumentError(absl::StrCat("max_rows is ", request.max_rows(), ", not in 0 to ", kMaxRows));
   }
-  if (request.time_limit_ms() < 0) return absl::InvalidArgumentError("time_limit_ms is below 0");
+  if (request.time_limit_ms() < 0 || request.time_limit_ms() > kMaxMilliseconds) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("time_limit_ms is ", request.time_limit_ms(), ", not in 0 to ", kMaxMilliseconds));
+  }
   const int64_t max_rows = request.max_rows() == 0 ? 10'000 : request.max_rows();
   const int64_t limit_ms = request.time_limit_ms() == 0 ? 10'000 : request.time_limit_ms();
 
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> db,
                           Connection::Open(database_path, Connection::Mode::kReadOnly));
-  Deadline deadline{std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms)};
-  sqlite3_progress_handler(db->handle(), kOpsBetweenChecks, &Deadline::Passed, &deadline);
+  // What it sorts and gathers counts as memory, and never fills a disk.
+  ABLATE_RETURN_IF_ERROR(db->Script("PRAGMA temp_store = MEMORY"));
+  Budget budget{std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms)};
+  sqlite3_progress_handler(db->handle(), kOpsBetweenChecks, &Budget::Spent, &budget);
   bool denied = false;  // codes of refusals vary by statement
   sqlite3_set_authorizer(db->handle(), &Authorize, &denied);
-  sqlite3_limit(db->handle(), SQLITE_LIMIT_LENGTH, 64 << 20);  // one value must not take all memory
+  for (const Limit& limit : kLimits) sqlite3_limit(db->handle(), limit.id, limit.value);
 
   const auto error = [&](int code) -> absl::Status {
     const absl::Status status = db->ErrorOf(code, "the query");
     if (denied || status.code() == absl::StatusCode::kPermissionDenied) {
       return absl::PermissionDeniedError(
           absl::StrCat("only reading is allowed here (SELECT, WITH): ", sqlite3_errmsg(db->handle())));
+    }
+    if (budget.out_of_memory || (code & 0xff) == SQLITE_NOMEM) {
+      return absl::ResourceExhaustedError(absl::StrCat("the query needs more than ", HumanBytes(kMaxMemoryBytes),
+                                                       " of memory: sort or gather less"));
+    }
+    if ((code & 0xff) == SQLITE_TOOBIG) {
+      return absl::ResourceExhaustedError(absl::StrCat("a value is larger than ", HumanBytes(kMaxValueBytes),
+                                                       ", or the statement than 1 MiB"));
     }
     if (status.code() == absl::StatusCode::kDeadlineExceeded) {
       return absl::DeadlineExceededError(
@@ -124,7 +159,7 @@ absl::Status RunUserQuery(const std::string& database_path, const v1::QueryReque
   if (!send(response)) return absl::CancelledError("the client is gone");
   response.Clear();
   int64_t rows = 0;
-  size_t bytes = 0;
+  size_t bytes = 0, all_bytes = 0;
   while ((code = sqlite3_step(raw)) == SQLITE_ROW) {
     if (rows == max_rows) {
       response.set_truncated(true);
@@ -132,7 +167,13 @@ absl::Status RunUserQuery(const std::string& database_path, const v1::QueryReque
     }
     ++rows;
     FillRow(raw, response.add_rows());
-    bytes += response.rows(response.rows_size() - 1).ByteSizeLong();
+    const size_t row_bytes = response.rows(response.rows_size() - 1).ByteSizeLong();
+    bytes += row_bytes;
+    all_bytes += row_bytes;
+    if (all_bytes > kMaxAnswerBytes) {
+      return absl::ResourceExhaustedError(absl::StrCat("the answer is larger than ", HumanBytes(kMaxAnswerBytes),
+                                                       ": select fewer rows or columns"));
+    }
     if (response.rows_size() < kRowsAMessage && bytes < kBytesAMessage) continue;
     if (!send(response)) return absl::CancelledError("the client is gone");
     response.Clear();

@@ -332,5 +332,48 @@ TEST_F(DiskTest, WhatWasAnsweredSurvivesAPowerCutAtAnyWrite) {
   EXPECT_GT(done, 3);
 }
 
+// Below the floor of free disk space no job starts, and explain says so; what runs is finished and handed in.
+TEST(DiskSpace, BelowTheFloorNothingStartsAndWhatRunsGoesOn) {
+  TempDir dir;
+  std::string reason;
+  CoordinatorOptions options;
+  options.data_dir = dir.path();
+  options.idle_wait_ms = 0;
+  options.no_new_jobs = [&] { return reason; };
+  auto opened = Coordinator::Open(options);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  Coordinator& coordinator = **opened;
+  v1::SubmitSweepRequest submit;
+  submit.set_yaml("name: floor\nexecutor: noop\nseeds: 4\nevaluate: {lengths: [1x]}\n");
+  submit.set_file_name("floor.yaml");
+  ASSERT_TRUE(coordinator.SubmitSweep(submit).ok());
+  FakeWorker worker("w", 2);
+  ASSERT_TRUE(worker.Sync(coordinator).ok());
+  ASSERT_EQ(worker.assigned().size(), 2u);
+  reason = "only 3 bytes are free";
+  for (const auto& [key, assignment] : worker.assigned()) worker.Succeed(assignment);
+  ASSERT_TRUE(worker.Sync(coordinator).ok());
+  EXPECT_EQ(worker.accepted.size(), 2u);
+  EXPECT_TRUE(worker.assigned().empty());
+  v1::ListJobsRequest list;
+  list.set_sweep("floor");
+  const auto jobs = coordinator.ListJobs(list);
+  ASSERT_TRUE(jobs.ok());
+  int explained = 0;
+  for (const v1::Job& job : jobs->jobs()) {
+    if (job.state() != v1::QUEUED) continue;
+    v1::GetJobRequest get;
+    get.set_job_id(job.job_id());
+    const auto why = coordinator.ExplainJob(get);
+    ASSERT_TRUE(why.ok());
+    explained += why->DebugString().find("only 3 bytes are free") != std::string::npos;
+  }
+  EXPECT_GT(explained, 0);
+  reason.clear();
+  const auto done = worker.RunAll(coordinator);
+  ASSERT_TRUE(done.ok()) << done.status();
+  EXPECT_EQ(worker.accepted.size(), 8u);
+}
+
 }  // namespace
 }  // namespace ablate
