@@ -46,7 +46,7 @@ std::map<std::string, Checked> CheckedIn() {
 
 TEST(CheckedInSweeps, ParseAndPlan) {
   auto claims = CheckedIn();
-  ASSERT_THAT(claims, SizeIs(14));
+  ASSERT_THAT(claims, SizeIs(16));
   for (const auto& [name, checked] : claims) {
     const Plan& plan = checked.plan;
     EXPECT_GE(plan.seeds.size() + plan.confirming_seeds.size(), 3u) << name;
@@ -99,6 +99,18 @@ TEST(CheckedInSweeps, NtkCostsNoTrainingAndOneTimesIsMeasuredOnce) {
       }
     }
   }
+}
+
+// Retrieval shares the stages between NTK off and on, and measures no loss where there is no text.
+TEST(CheckedInSweeps, RetrievalIsMeasuredByItsTasks) {
+  auto claims = CheckedIn();
+  const Plan& mqar = claims["mqar"].plan;
+  EXPECT_EQ(mqar.stages.size(), 4u * 5);
+  EXPECT_EQ(mqar.evaluations.size(), 4u * 5 * (1 + 2 * 4));
+  for (const PlannedEvaluation& one : mqar.evaluations) EXPECT_EQ(one.task, "mqar");
+  const Plan& passkey = claims["passkey"].plan;
+  EXPECT_EQ(passkey.stages.size(), 3u * 3);
+  EXPECT_EQ(passkey.evaluations.size(), 3u * 3 * (1 + 4));
 }
 
 // Growth is not size: the mean of the scale over the training length is the same with it and without.

@@ -51,6 +51,10 @@ absl::StatusOr<TrainConfig> TrainConfigFrom(const v1::Configuration& training, i
   config.accumulation = static_cast<int>(view.Integer("train.accumulation"));
   config.mqar_pairs = view.Integer("data.mqar.pairs");
   config.mixture = view.Number("data.mixture");
+  const std::string prompt = view.Text("data.mixture_prompt");
+  const auto form = ParsePasskeyPrompt(prompt);
+  if (!form) return absl::InvalidArgumentError(absl::StrCat("data.mixture_prompt \"", prompt, "\" is unknown"));
+  config.mixture_prompt = *form;
   if (config.batch % config.accumulation != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("train.batch ", config.batch, " is no multiple of train.accumulation ", config.accumulation));

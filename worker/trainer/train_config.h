@@ -26,7 +26,8 @@ struct TrainConfig {
   int batch = 1;              // sequences a step
   int accumulation = 1;       // equal parts that a step's batch is computed in
   int64_t mqar_pairs = 1;     // of made data
-  double mixture = 0;         // share of samples that are synthetic documents
+  double mixture = 0;         // share of samples that are synthetic passkey documents
+  PasskeyPrompt mixture_prompt = PasskeyPrompt::kShort;
 
   int microbatch() const { return batch / accumulation; }
 };

@@ -25,8 +25,14 @@ class TrainingData {
 };
 
 // Text and shards: windows of the training split (data_sampler.h). MQAR: made sequences of train.length tokens (mqar.h).
+// With data.mixture (text only) a sample i with Uniform(i) of stream "mixture" below the share is made of passkey documents
+// (passkey_text.h) instead of a window; the others are the windows that they are without a mixture. It has T + 1 tokens,
+// the last one a target only, filled by documents end to end: with r tokens left, document j of sample i has
+// least + Below(r - least + 1) tokens, index = 2^16 i + j of stream "mixture/length", least = least_document_tokens(); all
+// r where fewer than `least` would be left after it. Its key and place: that index of stream "mixture/passkey". Every target
+// is scored.
 // `data` must outlive the result. InvalidArgument, saying what does not fit: too little data, pairs that do not fit into
-// the length or the vocabulary, a mixture for data that has none.
+// the length or the vocabulary, a mixture for other data than text or a length that no document fits in.
 absl::StatusOr<std::unique_ptr<TrainingData>> MakeTrainingData(DataSet* data, const TrainConfig& config, uint64_t seed);
 
 }  // namespace ablate

@@ -2,14 +2,16 @@
 #include "worker/trainer/training_data.h"
 
 #include <cmath>
+#include <cstring>
 #include <map>
-#include <optional>
+#include <set>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/trainer/mqar.h"
 #include "worker/trainer/stage.h"
 #include "worker/trainer/testing.h"
+#include "worker/trainer/tokenizer.h"
 
 namespace ablate {
 namespace {
@@ -145,6 +147,96 @@ TEST_F(TrainingDataTest, AStateOfAnotherVocabularyOrOtherDataIsRefused) {
   *text.mutable_task()->mutable_data() = data_.ref;
   text.add_data_paths(data_.path);
   EXPECT_EQ(Run(text).status.code(), absl::StatusCode::kInvalidArgument);
+}
+
+class MixtureTest : public TrainingDataTest {
+ protected:
+  static constexpr int kLength = 150;
+
+  static v1::Configuration Config(double share, const char* prompt = "short", int length = kLength) {
+    v1::Configuration config = SmallConfig();
+    Set(&config, "train.length", length);
+    Set(&config, "data.mixture", share);
+    Set(&config, "data.mixture_prompt", prompt);
+    return config;
+  }
+  absl::StatusOr<std::unique_ptr<TrainingData>> Open(const v1::Configuration& config, uint64_t seed = 3) {
+    auto train = TrainConfigFrom(config, kTextVocabulary);
+    if (!train.ok()) return train.status();
+    return MakeTrainingData(set_.get(), *train, seed);
+  }
+  // The sample's T + 1 bytes.
+  static std::string Sample(const TrainingData& data, uint64_t index) {
+    std::vector<int32_t> tokens(kLength), targets(kLength);
+    EXPECT_TRUE(data.Fill(index, tokens.data(), targets.data()).ok());
+    EXPECT_TRUE(std::equal(tokens.begin() + 1, tokens.end(), targets.begin()));
+    tokens.push_back(targets.back());
+    return ByteTokenizer().Decode(tokens);
+  }
+  static bool IsMade(const std::string& sample) { return sample.find("What is the pass key?") != std::string::npos; }
+
+  std::unique_ptr<DataSet> set_ = *DataSet::Open(data_.ref, {data_.path});
+};
+
+TEST_F(MixtureTest, TheShareIsMadeAndTheRestAreTheWindowsOfBefore) {
+  const auto plain = Open(Config(0)), mixed = Open(Config(0.3)), all = Open(Config(1));
+  ASSERT_TRUE(plain.ok() && mixed.ok() && all.ok()) << mixed.status();
+  EXPECT_EQ((*mixed)->scored_targets(), kLength);
+  int made = 0;
+  for (uint64_t i = 2000; i-- > 0;) {
+    const std::string sample = Sample(**mixed, i);
+    made += IsMade(sample) ? 1 : 0;
+    EXPECT_EQ(sample, Sample(IsMade(sample) ? **all : **plain, i)) << i;
+  }
+  EXPECT_NEAR(made, 600, 80);  // four deviations
+}
+
+TEST_F(MixtureTest, DocumentsFillTheSampleAndAnswerTheirQuestion) {
+  const auto all = Open(Config(1));
+  ASSERT_TRUE(all.ok()) << all.status();
+  std::set<std::string> seen;
+  std::map<int, int> documents;
+  for (uint64_t i = 0; i < 200; ++i) {
+    const std::string sample = Sample(**all, i);
+    EXPECT_EQ(sample.size(), static_cast<size_t>(kLength + 1));
+    seen.insert(sample);
+    int count = 0;
+    for (size_t at = 0; (at = sample.find("\nThe pass key is ", at)) != std::string::npos; ++count) {
+      const std::string key = sample.substr(at + 17, sample.find('.', at) - at - 17);
+      const std::string question = "\nWhat is the pass key? The pass key is ";
+      at = sample.find(question, at);
+      ASSERT_NE(at, std::string::npos) << sample;
+      EXPECT_EQ(sample.substr(at + question.size(), key.size() + 2), key + ".\n") << sample;
+    }
+    EXPECT_EQ(sample.back(), '\n');
+    ++documents[count];
+  }
+  EXPECT_EQ(seen.size(), 200u);
+  // 151 tokens hold one document or two.
+  EXPECT_THAT(documents, ::testing::UnorderedElementsAre(::testing::Key(1), ::testing::Key(2)));
+  EXPECT_NE(Sample(**Open(Config(1), 4), 0), Sample(**all, 0));
+}
+
+TEST_F(MixtureTest, WhatCannotBeMixedIsRefused) {
+  EXPECT_THAT(std::string(Open(Config(0.5, "full")).status().message()), HasSubstr("or set data.mixture_prompt: short"));
+  EXPECT_TRUE(Open(Config(0, "full")).ok());
+  EXPECT_THAT(std::string(Open(Config(0.5, "short", 40)).status().message()), HasSubstr("and it is 40"));
+  v1::Configuration recall = RecallConfig();
+  Set(&recall, "data.mixture", 0.5);
+  EXPECT_THAT(std::string(Run(RecallStage(recall, 5, "a")).status.message()), HasSubstr("format mqar has none"));
+  // Shards of GPT-2 tokens: a header and enough of them.
+  std::string shard(1024 + 2 * 20000, '\0');
+  const int32_t header[3] = {20240520, 1, 20000};
+  std::memcpy(shard.data(), header, sizeof(header));
+  const std::string path = JoinPath(dir_.path(), "shard.bin");
+  ASSERT_TRUE(WriteFileAtomic(path, shard).ok());
+  v1::DataRef ref;
+  ref.set_format(v1::DataRef::TOKEN_SHARDS);
+  auto set = DataSet::Open(ref, {path});
+  ASSERT_TRUE(set.ok()) << set.status();
+  const auto train = TrainConfigFrom(Config(0.5, "short", 100), kGpt2Vocabulary);
+  ASSERT_TRUE(train.ok());
+  EXPECT_THAT(std::string(MakeTrainingData(set->get(), *train, 1).status().message()), HasSubstr("GPT-2's tokens"));
 }
 
 TEST_F(TrainingDataTest, MadeDataHasRulesAndNoFilesAndNoSplits) {
