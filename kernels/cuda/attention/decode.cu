@@ -4,6 +4,7 @@
 #include "kernels/cuda/attention/decode.h"
 
 #include <cfloat>
+#include <type_traits>
 
 #include "glog/logging.h"
 #include "kernels/cuda/attention/attention.h"
@@ -323,12 +324,11 @@ void AttentionDecode(cudaStream_t stream, const AttentionSpec& spec, const Atten
   call.values = values;
   call.out = out;
   call.scores = static_cast<float*>(workspace);
-  constexpr int W = 4;
-  if (shape.D % (2 * W) == 0) {
-    Launched<W>(stream, call);
-  } else {
-    Launched<2>(stream, call);  // D is a multiple of 4
+  // Of bf16 heads a half is a multiple of 4, of float ones perhaps of 2 only.
+  if constexpr (std::is_same_v<T, float>) {
+    if (shape.D % 8 != 0) return Launched<2>(stream, call);
   }
+  Launched<4>(stream, call);
 }
 
 template void CacheKeyValue<float>(cudaStream_t, const float*, float*, float*, const AttentionShape&, int);
