@@ -1,6 +1,7 @@
 # Language, warnings, sanitizers and where programs land.
 option(ABLATE_WERROR "Treat warnings in our own code as errors" ON)
 set(ABLATE_SANITIZE "" CACHE STRING "Sanitizers for the whole build: address,undefined or thread")
+option(ABLATE_FUZZ "Coverage for libFuzzer in the whole build, and the programs of tests/fuzz (needs clang)" OFF)
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -24,4 +25,10 @@ endif()
 if(ABLATE_SANITIZE)
   add_compile_options(-fsanitize=${ABLATE_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${ABLATE_SANITIZE})
+endif()
+if(ABLATE_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "ABLATE_FUZZ needs clang with its run-time library: use the preset fuzz (docs/contributing.md)")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link -fno-sanitize-recover=undefined)
 endif()

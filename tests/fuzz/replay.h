@@ -1,0 +1,19 @@
+// The kept inputs as an ordinary test. A program with some targets gives its table to Replay, which runs each file of
+// each target's folder. A target aborts where something is wrong; the last line printed then names the input.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace ablate {
+
+struct FuzzTarget {
+  const char* name;  // of its folder
+  int (*run)(const uint8_t* data, size_t size);
+};
+
+// An exit code: 0, or 2 where `corpus` has a target without inputs, or a folder without a target here or in `others`.
+int Replay(const char* corpus, std::span<const FuzzTarget> targets, std::span<const char* const> others);
+
+}  // namespace ablate
