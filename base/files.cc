@@ -108,10 +108,10 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return content;
 }
 
-absl::Status WriteFileAtomic(const std::string& path, std::string_view content) {
+absl::Status WriteFileAtomic(const std::string& path, std::string_view content, unsigned mode) {
   static std::atomic<uint64_t> counter{0};
   const std::string temporary = absl::StrCat(path, ".tmp.", ::getpid(), ".", ++counter);
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (fd < 0) return FileError("cannot create", temporary, errno);
   absl::Status status = WriteAll(fd, content, temporary);
   ::close(fd);

@@ -23,8 +23,8 @@ bool IsNodeTrouble(const absl::Status& status);
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 // Writes beside `path`, fsyncs, renames over it, fsyncs the folder: after a crash either the old or the new
-// content is there.
-absl::Status WriteFileAtomic(const std::string& path, std::string_view content);
+// content is there. `mode` is that of the new file, less the umask.
+absl::Status WriteFileAtomic(const std::string& path, std::string_view content, unsigned mode = 0644);
 
 // Makes `path` and its parents. OK when it is there already.
 absl::Status MakeDirs(const std::string& path);

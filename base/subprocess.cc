@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +32,14 @@ bool OpenPipe(Pipe* out) {
   return true;
 }
 
+bool IsNamed(const std::string& name, const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns) {
+    const bool is_prefix = !pattern.empty() && pattern.back() == '*';
+    if (is_prefix ? name.compare(0, pattern.size() - 1, pattern, 0, pattern.size() - 1) == 0 : name == pattern) return true;
+  }
+  return false;
+}
+
 void CloseFd(int* fd) {
   if (*fd >= 0) ::close(*fd);
   *fd = -1;
@@ -47,8 +56,9 @@ absl::StatusOr<Subprocess> Subprocess::Start(const SubprocessOptions& options) {
   // Everything that allocates happens before fork: another thread may hold the allocator's lock.
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    if (options.environment.count(text.substr(0, text.find('='))) == 0) environment.push_back(text);
+    const std::string text = *entry, name = text.substr(0, text.find('='));
+    if (options.inherited_environment && !IsNamed(name, *options.inherited_environment)) continue;
+    if (options.environment.count(name) == 0) environment.push_back(text);
   }
   for (const auto& [name, value] : options.environment) environment.push_back(absl::StrCat(name, "=", value));
   std::vector<char*> argv, envp;
@@ -102,8 +112,16 @@ absl::StatusOr<Subprocess> Subprocess::Start(const SubprocessOptions& options) {
     ::dup2(null_in, 0);
     if (options.pipe_stdout) ::dup2(out.write, 1);
     ::dup2(err_file >= 0 ? err_file : err.write, 2);
-    ::execve(argv[0], argv.data(), envp.data());
-    const int error = errno;
+    int error = 0;
+    if (options.sandbox != nullptr) {
+      // Marked, not closed: the report goes through one of them until the program starts.
+      (void)::syscall(SYS_close_range, 3u, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */);
+      error = options.sandbox->Enter();
+    }
+    if (error == 0) {
+      ::execve(argv[0], argv.data(), envp.data());
+      error = errno;
+    }
     (void)!::write(report.write, &error, sizeof(error));
     ::_exit(127);
   }

@@ -8,11 +8,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/sandbox.h"
 
 namespace ablate {
 
@@ -22,6 +25,10 @@ struct SubprocessOptions {
   bool pipe_stdin = true;                          // else /dev/null
   bool pipe_stdout = true;                         // else inherited
   std::string stderr_path;                         // appended to this file; "" = a pipe, read through stderr_fd
+  // Of our environment only these names are passed on ("LC_*": all that begin so); unset: all.
+  std::optional<std::vector<std::string>> inherited_environment;
+  // Entered before the program starts; then nothing but stdin, stdout and stderr is inherited either. Null: none.
+  std::shared_ptr<const Sandbox> sandbox;
   bool own_process_group = true;                   // a terminal's Ctrl-C does not reach the child
 };
 

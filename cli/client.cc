@@ -23,7 +23,7 @@ std::chrono::system_clock::time_point After(double seconds) {
   return std::chrono::system_clock::now() + std::chrono::microseconds(static_cast<int64_t>(seconds * 1e6));
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+grpc::ChannelArguments Arguments() {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
@@ -36,26 +36,40 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
   // A proxy variable of the environment is not meant for a coordinator.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return arguments;
 }
 
 }  // namespace
 
-Client::Client(std::string address, double timeout_seconds)
-    : address_(std::move(address)),
+Client::Client(const ClientAccess& access, double timeout_seconds)
+    : address_(access.address),
       timeout_seconds_(timeout_seconds),
-      channel_(MakeChannel(address_)),
+      has_tls_(access.tls()),
+      channel_(MakeChannel(access, Arguments(), identity_)),
       sweeps_(v1::Sweeps::NewStub(channel_)),
       jobs_(v1::Jobs::NewStub(channel_)),
       results_(v1::Results::NewStub(channel_)),
       workers_(v1::Workers::NewStub(channel_)),
-      artifacts_(v1::Artifacts::NewStub(channel_)) {}
+      artifacts_(v1::Artifacts::NewStub(channel_)),
+      access_(v1::Access::NewStub(channel_)) {}
 
 absl::Status Client::ToAbslStatus(const grpc::Status& status) {
   if (status.ok() || status.error_code() != grpc::StatusCode::UNAVAILABLE) has_answered_ = true;
   if (status.ok()) return absl::OkStatus();
   const std::string& message = status.error_message();
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE && channel_->GetState(false) != GRPC_CHANNEL_READY) {
+    // Of a server that is the wrong one nothing else is of interest.
+    if (absl::Status verdict = identity_->Verdict(); !verdict.ok()) return verdict;
+    if (!absl::StrContains(message, "Failed to connect to remote host") && !absl::StartsWith(address_, "unix")) {
+      // Somebody is there, and the two do not agree how to speak.
+      return UnreachableError(
+          has_tls_ ? absl::StrCat("no TLS connection to ", address_, " comes about: it may speak no TLS (then leave out "
+                                  "--tls-pin and --tls-ca), demand a client's certificate (--tls-cert, --tls-key), or have "
+                                  "one that --tls-ca did not sign: ", message)
+                   : absl::StrCat("what listens at ", address_, " does not answer as a coordinator without TLS; if it "
+                                  "speaks TLS, give --tls-pin sha256:... (ABLATE_TLS_PIN), as it prints it at its start: ",
+                                  message));
+    }
     return UnreachableError(absl::StrCat("no coordinator answers at ", address_,
                                          ": start one with `ablate-server --data-dir DIR --listen ", address_,
                                          "`, or name another with --server ADDR or the variable ABLATE_SERVER (a "

@@ -7,9 +7,13 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/client_access.h"
+#include "base/grpc_channel.h"
+#include "proto/access.grpc.pb.h"
 #include "proto/artifacts.grpc.pb.h"
 #include "proto/coordinator.grpc.pb.h"
 
@@ -18,12 +22,15 @@ namespace ablate {
 class Client {
  public:
   // Connects lazily: the first call finds out. `timeout_seconds` bounds each call (not a watch).
-  explicit Client(std::string address, double timeout_seconds = 300);
+  explicit Client(const ClientAccess& access, double timeout_seconds = 300);
+  // To a coordinator on this machine that demands no token.
+  explicit Client(std::string address, double timeout_seconds = 300)
+      : Client(ClientAccess{.address = std::move(address)}, timeout_seconds) {}
 
   const std::string& address() const { return address_; }
 
   // One call. UnreachableError: nobody answers (the message says what to start), after a few tries where a coordinator
-  // had answered before. A request with a request_id may thus be sent twice; the coordinator answers both alike.
+  // had answered before. FailedPrecondition: the one that answers is not the pinned one. A request with a request_id may thus be sent twice; the coordinator answers both alike.
   template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                                 const Request& request) {
@@ -61,6 +68,8 @@ class Client {
       return *results_;
     else if constexpr (std::is_same_v<Stub, v1::Workers::Stub>)
       return *workers_;
+    else if constexpr (std::is_same_v<Stub, v1::Access::Stub>)
+      return *access_;
     else
       return *artifacts_;
   }
@@ -71,6 +80,8 @@ class Client {
 
   const std::string address_;
   const double timeout_seconds_;
+  const bool has_tls_;
+  const std::shared_ptr<ServerIdentity> identity_ = std::make_shared<ServerIdentity>();
   std::atomic<bool> has_answered_ = false;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Sweeps::Stub> sweeps_;
@@ -78,6 +89,7 @@ class Client {
   std::unique_ptr<v1::Results::Stub> results_;
   std::unique_ptr<v1::Workers::Stub> workers_;
   std::unique_ptr<v1::Artifacts::Stub> artifacts_;
+  std::unique_ptr<v1::Access::Stub> access_;
 };
 
 }  // namespace ablate

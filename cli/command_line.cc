@@ -61,10 +61,17 @@ absl::StatusOr<const Command*> TakeCommand(const std::vector<Command>& commands,
   return UsageError(absl::StrCat("unknown command \"", first, " ", (*words)[1], "\"", DidYouMean((*words)[1], verbs)));
 }
 
+// Whoever may name a server may say how to reach it.
+std::vector<std::string_view> AccessFlagsOf(const Command& command) {
+  if (std::find(command.flags.begin(), command.flags.end(), "--server") == command.flags.end()) return {};
+  return {"--token-file", "--tls-pin", "--tls-ca", "--tls-cert", "--tls-key"};
+}
+
 absl::Status CheckFlag(const Command& command, const std::string& name) {
-  if (std::find(command.flags.begin(), command.flags.end(), name) != command.flags.end()) return absl::OkStatus();
   std::vector<std::string> known = {"--help"};
   for (const std::string_view flag : command.flags) known.emplace_back(flag);
+  for (const std::string_view flag : AccessFlagsOf(command)) known.emplace_back(flag);
+  if (std::find(known.begin(), known.end(), name) != known.end()) return absl::OkStatus();
   return UsageError(absl::StrCat("ablate ", ToAbsl(command.name), ": ",
                                  FindFlag(name) ? "has no flag " : "unknown flag ", name, DidYouMean(name, known)));
 }
@@ -118,7 +125,9 @@ absl::StatusOr<int64_t> Invocation::GetInteger(std::string_view flag, int64_t ot
 absl::StatusOr<double> ParseDuration(std::string_view text) {
   absl::string_view number = ToAbsl(text);
   double unit = 1;
-  if (absl::ConsumeSuffix(&number, "h"))
+  if (absl::ConsumeSuffix(&number, "d"))
+    unit = 86'400;
+  else if (absl::ConsumeSuffix(&number, "h"))
     unit = 3600;
   else if (absl::ConsumeSuffix(&number, "m"))
     unit = 60;
@@ -126,7 +135,7 @@ absl::StatusOr<double> ParseDuration(std::string_view text) {
     absl::ConsumeSuffix(&number, "s");
   double value = 0;
   if (!absl::SimpleAtod(number, &value) || !std::isfinite(value) || value <= 0) {
-    return UsageError(absl::StrCat("expected a time such as 90, 90s, 15m or 2h, found \"", ToAbsl(text), "\""));
+    return UsageError(absl::StrCat("expected a time such as 90, 90s, 15m, 2h or 30d, found \"", ToAbsl(text), "\""));
   }
   return value * unit;
 }
@@ -275,6 +284,8 @@ std::string CommandHelp(const Command& command) {
     left.resize(std::max<size_t>(left.size() + 2, 26), ' ');
     absl::StrAppend(&out, left, ToAbsl(flag->help), "\n");
   }
+  if (!AccessFlagsOf(command).empty())
+    out += "\nHow to reach a server on another machine (--tls-pin, --token-file, ...): ablate token --help\n";
   absl::StrAppend(&out, "\nexample: ", ToAbsl(command.example), "\n");
   return out;
 }

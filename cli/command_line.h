@@ -72,7 +72,7 @@ const std::vector<Command>& Commands();
 absl::StatusOr<Invocation> ParseCommandLine(const std::vector<std::string>& arguments,
                                             const std::vector<Command>& commands);
 
-// "90", "90s", "15m", "2h" in seconds. InvalidArgument: anything else, or not above 0.
+// "90", "90s", "15m", "2h", "30d" in seconds. InvalidArgument: anything else, or not above 0.
 absl::StatusOr<double> ParseDuration(std::string_view text);
 
 std::string GeneralHelp(const std::vector<Command>& commands);

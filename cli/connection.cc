@@ -1,16 +1,16 @@
 #include "cli/connection.h"
 
-#include <cstdlib>
-
 #include "absl/strings/str_cat.h"
+#include "base/client_access.h"
 #include "base/status_macros.h"
+#include "base/strings.h"
 
 namespace ablate {
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const Invocation& invocation) {
   std::unique_ptr<Connection> connection(new Connection);
   const double timeout = invocation.timeout().value_or(300);
-  std::string address;
+  ClientAccess access;
   if (invocation.Has("--data-dir")) {
     const std::string dir = invocation.Get("--data-dir");
     if (!FileExists(JoinPath(dir, "ablate.db"))) {
@@ -18,18 +18,26 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const Invocation& i
           dir, " has no ablate.db: it is not the folder of a run (--data-dir of `ablate run` or ablate-server)"));
     }
     if (const std::optional<std::string> running = RunningServer(dir)) {
-      address = *running;
+      access.address = *running;
     } else {
       connection->log_dir_ = std::make_unique<TempDir>();
       ABLATE_ASSIGN_OR_RETURN(connection->server_,
                               LocalServer::Start(dir, JoinPath(connection->log_dir_->path(), "server.log")));
-      address = connection->server_->address();
+      access.address = connection->server_->address();
     }
   } else {
-    const char* variable = std::getenv("ABLATE_SERVER");
-    address = invocation.Get("--server", variable != nullptr && *variable != '\0' ? variable : "127.0.0.1:7433");
+    absl::StatusOr<ClientAccess> read = ReadClientAccess({.server = invocation.Get("--server"),
+                                                          .token_file = invocation.Get("--token-file"),
+                                                          .tls_pin = invocation.Get("--tls-pin"),
+                                                          .tls_ca = invocation.Get("--tls-ca"),
+                                                          .tls_cert = invocation.Get("--tls-cert"),
+                                                          .tls_key = invocation.Get("--tls-key")},
+                                                         "127.0.0.1:7433");
+    if (absl::IsInvalidArgument(read.status())) return UsageError(ToStd(read.status().message()));
+    ABLATE_RETURN_IF_ERROR(read.status());
+    access = *std::move(read);
   }
-  connection->client_ = std::make_unique<Client>(address, timeout);
+  connection->client_ = std::make_unique<Client>(access, timeout);
   return connection;
 }
 

@@ -15,7 +15,8 @@ namespace ablate {
 class Connection {
  public:
   // With --data-dir: the server that has the folder open, else a private one, started here and stopped with this
-  // object. Else --server, $ABLATE_SERVER, 127.0.0.1:7433, in this order. NotFound: --data-dir has no database.
+  // object. Else as
+  // ReadClientAccess says: --server, $ABLATE_SERVER, the configuration file, 127.0.0.1:7433, in this order. NotFound: --data-dir has no database.
   static absl::StatusOr<std::unique_ptr<Connection>> Open(const Invocation& invocation);
 
   Client& client() { return *client_; }

@@ -20,6 +20,8 @@
 
 namespace ablate {
 
+class Store;
+
 struct CoordinatorOptions {
   std::string data_dir;  // database at data_dir/ablate.db
   const Clock* clock = &Clock::Real();
@@ -99,6 +101,9 @@ class Coordinator {
   // A fully idle worker is kept until there is work, idle_wait_ms passed, a newer Sync of it came, or `cancelled`.
   virtual absl::StatusOr<v1::SyncResponse> Sync(const v1::SyncRequest& request,
                                                 const std::function<bool()>& cancelled) = 0;
+
+  // The database, for what is no business of the scheduler's: tokens. Null of a fake.
+  virtual Store* store() { return nullptr; }
 
   // Wakes everyone who waits; further calls get Unavailable. Then the destructor may run.
   virtual void Shutdown() = 0;

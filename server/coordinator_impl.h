@@ -73,6 +73,8 @@ class CoordinatorImpl final : public Coordinator {
   absl::StatusOr<v1::SyncResponse> Sync(const v1::SyncRequest& request,
                                         const std::function<bool()>& cancelled) override;
 
+  Store* store() override { return store_.get(); }
+
   void Shutdown() override;
 
  private:

@@ -81,6 +81,7 @@ class ReadOnlyCoordinator final : public Coordinator {
   absl::StatusOr<v1::SyncResponse> Sync(const v1::SyncRequest&, const std::function<bool()>&) override {
     return Refused();
   }
+  Store* store() override { return inner_->store(); }
   void Shutdown() override { inner_->Shutdown(); }
 
  private:

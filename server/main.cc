@@ -1,6 +1,7 @@
 // ablate-server: the coordinator as a program. Wires flags, artifact store, coordinator and gRPC together; nothing
 // else.
 #include <signal.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,16 +24,27 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "base/version.h"
+#include "server/access/listener.h"
+#include "server/access/roles.h"
+#include "server/access/tokens.h"
 #include "server/artifacts/artifact_store.h"
 #include "server/coordinator.h"
 #include "server/maintenance.h"
 #include "server/services/grpc_server.h"
 #include "server/store/data_dir_lock.h"
 #include "server/store/salvage.h"
+#include "server/store/store.h"
 
 ABSL_FLAG(std::string, data_dir, "", "where everything is kept");
 ABSL_FLAG(std::string, listen, "127.0.0.1:7433", "HOST:PORT or unix:PATH");
-ABSL_FLAG(bool, insecure, false, "allow a listener that other machines can reach");
+ABSL_FLAG(bool, tls, false, "TLS also where only this machine reaches the listener");
+ABSL_FLAG(std::string, tls_cert, "", "PEM file with the server's certificate and its chain");
+ABSL_FLAG(std::string, tls_key, "", "PEM file with its private key");
+ABSL_FLAG(std::string, tls_client_ca, "", "PEM file: clients must show a certificate that one of these signed");
+ABSL_FLAG(bool, require_tokens, false, "tokens also where only this machine reaches the listener");
+ABSL_FLAG(std::string, create_token, "", "make a token of this role, print it and end");
+ABSL_FLAG(std::string, token_name, "", "the name of that token");
+ABSL_FLAG(bool, insecure, false, "a flag of earlier releases");
 ABSL_FLAG(std::string, ready_file, "", "written with the address once the server answers");
 ABSL_FLAG(double, lease_seconds, 30, "silence after which a worker's attempts are taken away");
 ABSL_FLAG(double, contact_seconds, 2, "how often a busy worker calls");
@@ -49,6 +61,7 @@ ABSL_FLAG(bool, read_only, false, "serve what can be read, change nothing");
 namespace ablate {
 namespace {
 
+constexpr int kLocalThreads = 64;
 constexpr int64_t kUnnamedArtifactLifeSeconds = 24 * 3600;
 
 constexpr char kUsage[] =
@@ -59,8 +72,13 @@ usage: ablate-server --data-dir DIR [flags]
 
   --data-dir DIR            where everything is kept: DIR/ablate.db, DIR/artifacts/ (required; made if absent)
   --listen ADDR             HOST:PORT or unix:PATH (default 127.0.0.1:7433); port 0 takes a free one
-  --insecure                allow a listener that other machines can reach. There is no encryption and no password yet:
-                            whoever reaches it may read and change everything
+                            A listener that other machines can reach speaks TLS and demands tokens (docs/security.md)
+  --tls-cert, --tls-key     PEM files with certificate and private key (default: DIR/tls/, made at the first time)
+  --tls-client-ca FILE      clients must show a certificate signed by one of these, beside their token
+  --tls, --require-tokens   the same where only this machine reaches the listener (--tls: both)
+  --create-token ROLE       make a token (read, submit, worker or admin), print it and end; for a server that runs:
+                            ablate token create --data-dir DIR
+  --token-name NAME         of that token (default: its role)
   --ready-file PATH         written with the address once the server answers
   --lease-seconds S         silence after which a worker's attempts are taken away (default 30)
   --contact-seconds S       how often a busy worker calls (default 2, at most a third of the lease)
@@ -78,8 +96,8 @@ usage: ablate-server --data-dir DIR [flags]
                             readable and is what was written
   --version, --help
 
-Prints "listening on ADDR" when it is ready and writes DIR/server.address. SIGTERM or SIGINT end it cleanly; running jobs go on
-on their workers, which re-attach when the server is back.
+Prints "listening on ADDR" when it is ready (with TLS, then its certificate's fingerprint, which clients pin) and writes
+DIR/server.address. SIGTERM or SIGINT end it cleanly; running jobs go on on their workers, which re-attach when it is back.
 
 example: ablate-server --data-dir ./ablate-data --listen unix:./ablate-data/server.sock
 )";
@@ -116,11 +134,10 @@ absl::StatusOr<CoordinatorOptions> OptionsFromFlags() {
 
   const std::string listen = absl::GetFlag(FLAGS_listen);
   ABLATE_RETURN_IF_ERROR(CheckAddress(listen));
-  if (!IsLocalAddress(listen) && !absl::GetFlag(FLAGS_insecure)) {
+  if (absl::GetFlag(FLAGS_insecure)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--listen ", listen,
-                     " can be reached from other machines, without encryption or password: add --insecure if the "
-                     "network is yours, or listen on 127.0.0.1 or unix:PATH"));
+        "--insecure is gone: a listener that other machines can reach speaks TLS (a certificate is made at the first "
+        "start) and demands tokens; leave the flag out, and see docs/security.md for what clients need");
   }
   return options;
 }
@@ -143,12 +160,54 @@ absl::StatusOr<std::unique_ptr<Coordinator>> OpenReadOnly(CoordinatorOptions opt
   return Coordinator::OpenReadOnly(options, read_only);
 }
 
+ListenerFlags ListenerFlagsGiven() {
+  return {.listen = absl::GetFlag(FLAGS_listen),
+          .tls = absl::GetFlag(FLAGS_tls),
+          .require_tokens = absl::GetFlag(FLAGS_require_tokens),
+          .tls_cert = absl::GetFlag(FLAGS_tls_cert),
+          .tls_key = absl::GetFlag(FLAGS_tls_key),
+          .tls_client_ca = absl::GetFlag(FLAGS_tls_client_ca)};
+}
+
+// For a server that does not run: no address, no worker, only the database.
+absl::Status CreateToken() {
+  ABLATE_ASSIGN_OR_RETURN(const CoordinatorOptions options, OptionsFromFlags());
+  const std::string role_name = absl::GetFlag(FLAGS_create_token), name = absl::GetFlag(FLAGS_token_name);
+  const std::optional<Role> role = ParseRole(role_name);
+  if (!role.has_value())
+    return absl::InvalidArgumentError(absl::StrCat("--create-token \"", role_name, "\"", DidYouMean(role_name, RoleNames())));
+  ABLATE_RETURN_IF_ERROR(MakeDirs(options.data_dir));
+  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open({.data_dir = options.data_dir});
+  if (!store.ok()) {
+    return absl::Status(store.status().code(),
+                        absl::StrCat(store.status().message(), " (of a server that runs: `ablate token create --role ",
+                                     role_name, " --name NAME --data-dir ", options.data_dir, "`)"));
+  }
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<TokenRegistry> tokens, TokenRegistry::Open(store->get()));
+  ABLATE_ASSIGN_OR_RETURN(const TokenRegistry::Created created, tokens->Create(*role, name.empty() ? role_name : name, 0));
+  std::printf("%s\n", created.secret.c_str());
+  return absl::OkStatus();
+}
+
+// Where admins of this machine find a server that demands tokens elsewhere: a socket in the data folder that only its
+// owner opens, or in a private folder where that path is too long for one.
+std::string LocalSocket(const std::string& data_dir, std::optional<TempDir>* private_dir) {
+  const std::string path = FromAnywhere(absl::StrCat("unix:", JoinPath(data_dir, "local.sock")));
+  if (path.size() - 5 < sizeof(sockaddr_un::sun_path)) return path;
+  private_dir->emplace();
+  return absl::StrCat("unix:", JoinPath((*private_dir)->path(), "local.sock"));
+}
+
 absl::Status Serve(const sigset_t& signals) {
   ABLATE_ASSIGN_OR_RETURN(CoordinatorOptions options, OptionsFromFlags());
   const bool read_only = absl::GetFlag(FLAGS_read_only);
   if (!read_only) ABLATE_RETURN_IF_ERROR(MakeDirs(options.data_dir));
   std::optional<TempDir> scratch;
   if (read_only) scratch.emplace();
+  ServerAccess access;
+  // A reader of a copy leaves no certificate behind.
+  ABLATE_ASSIGN_OR_RETURN(access.security,
+                          SecureListener(ListenerFlagsGiven(), read_only ? scratch->path() : options.data_dir));
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<ArtifactStore> artifacts,
                           ArtifactStore::Open(JoinPath(read_only ? scratch->path() : options.data_dir, "artifacts"),
                                               absl::GetFlag(FLAGS_min_free_bytes)));
@@ -169,17 +228,35 @@ absl::Status Serve(const sigset_t& signals) {
   };
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Coordinator> coordinator,
                           read_only ? OpenReadOnly(options, scratch->path()) : Coordinator::Open(options));
+  std::unique_ptr<TokenRegistry> tokens;
+  // Of a damaged database they may be lost; then only a listener that demands none can be had.
+  if (!read_only || access.security.tokens) {
+    ABLATE_ASSIGN_OR_RETURN(tokens, TokenRegistry::Open(coordinator->store()));
+    access.tokens = tokens.get();
+  }
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server,
                           GrpcServer::Start(absl::GetFlag(FLAGS_listen), coordinator.get(), artifacts.get(),
-                                            absl::GetFlag(FLAGS_max_threads)));
+                                            absl::GetFlag(FLAGS_max_threads), access));
+  std::optional<TempDir> private_dir;
+  std::unique_ptr<GrpcServer> local;
+  if (access.security.tokens) {
+    ABLATE_ASSIGN_OR_RETURN(local, GrpcServer::Start(LocalSocket(read_only ? scratch->path() : options.data_dir, &private_dir), coordinator.get(),
+                                                     artifacts.get(), kLocalThreads, {.tokens = tokens.get()}));
+  }
 
   // Where `ablate --data-dir DIR` finds the server that has DIR open.
   const std::string address_file = JoinPath(options.data_dir, "server.address");
   const std::string ready_file = absl::GetFlag(FLAGS_ready_file);
   const std::string reachable = FromAnywhere(server->address()) + "\n";
-  if (!read_only) ABLATE_RETURN_IF_ERROR(WriteFileAtomic(address_file, reachable));
+  if (!read_only) {
+    ABLATE_RETURN_IF_ERROR(WriteFileAtomic(address_file, local == nullptr ? reachable : local->address() + "\n"));
+  }
   if (!ready_file.empty()) ABLATE_RETURN_IF_ERROR(WriteFileAtomic(ready_file, reachable));
   std::printf("listening on %s\n", server->address().c_str());
+  if (access.security.tls) std::printf("certificate %s\n", access.security.fingerprint.c_str());
+  if (access.security.tokens && !tokens->HasLive()) {
+    std::printf("no token yet: ablate token create --role ROLE --name NAME --data-dir %s\n", options.data_dir.c_str());
+  }
   std::fflush(stdout);
 
   int signal = 0;
@@ -190,10 +267,14 @@ absl::Status Serve(const sigset_t& signals) {
   if (!read_only) (void)RemoveFile(address_file);
   coordinator->Shutdown();
   server->Shutdown();
+  if (local != nullptr) local->Shutdown();
   return absl::OkStatus();
 }
 
-constexpr const char* kFlagNames[] = {"--data-dir",          "--listen",        "--insecure",
+constexpr const char* kFlagNames[] = {"--tls",               "--tls-cert",      "--tls-key",
+                                      "--tls-client-ca",     "--require-tokens", "--create-token",
+                                      "--token-name",
+                                      "--data-dir",          "--listen",        "--insecure",
                                       "--ready-file",        "--lease-seconds", "--contact-seconds",
                                       "--idle-wait-seconds", "--max-failures",  "--max-threads",
                                       "--min-free-bytes",    "--check",         "--deep",
@@ -226,7 +307,8 @@ absl::StatusOr<std::optional<int>> Maintain() {
 }
 
 int Main(int argc, char** argv) {
-  const auto asked = SetFlags({std::begin(kFlagNames), std::end(kFlagNames)}, {"--insecure", "--check", "--deep", "--read-only"}, {argv, argv + argc});
+  const auto asked = SetFlags({std::begin(kFlagNames), std::end(kFlagNames)},
+                              {"--insecure", "--tls", "--require-tokens", "--check", "--deep", "--read-only"}, {argv, argv + argc});
   if (!asked.ok()) return UsageFailure(std::string(asked.status().message()));
   if (*asked == FlagWords::kHelp) return std::fputs(kUsage, stdout) < 0;
   if (*asked == FlagWords::kVersion) return std::printf("ablate-server %s\n", BuildVersion()) < 0;
@@ -244,7 +326,9 @@ int Main(int argc, char** argv) {
   InitLogging(argv[0]);
   const absl::StatusOr<std::optional<int>> maintained = Maintain();
   if (maintained.ok() && maintained->has_value()) return **maintained;
-  const absl::Status status = maintained.ok() ? Serve(signals) : maintained.status();
+  const absl::Status status = !maintained.ok()                          ? maintained.status()
+                              : absl::GetFlag(FLAGS_create_token).empty() ? Serve(signals)
+                                                                          : CreateToken();
   if (status.ok()) return 0;
   if (absl::IsInvalidArgument(status)) return UsageFailure(std::string(status.message()));
   std::fprintf(stderr, "ablate-server: %s\n", std::string(status.message()).c_str());

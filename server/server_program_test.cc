@@ -47,7 +47,9 @@ TEST_F(ServerProgramTest, WrongFlagsAreExplained) {
   EXPECT_THAT(refused({"--idle-wait-seconds", "-1"}), HasSubstr("--idle-wait-seconds must be"));
   EXPECT_THAT(refused({"--lease-secnds", "1"}), HasSubstr("did you mean \"--lease-seconds\""));
   EXPECT_THAT(refused({"--listen", "nonsense"}), HasSubstr("is not HOST:PORT or unix:PATH"));
-  EXPECT_THAT(refused({"--listen", "0.0.0.0:0"}), HasSubstr("--insecure"));
+  EXPECT_THAT(refused({"--listen", "0.0.0.0:0", "--insecure"}), HasSubstr("docs/security.md"));
+  EXPECT_THAT(refused({"--listen", "0.0.0.0:0", "--tls-cert", "x"}), HasSubstr("--tls-key"));
+  EXPECT_THAT(refused({"--create-token", "rot"}), HasSubstr("--create-token \"rot\""));
 }
 
 TEST_F(ServerProgramTest, StopsAtOnceWheneverItIsAsked) {

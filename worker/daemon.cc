@@ -156,6 +156,13 @@ absl::Status Daemon::Run() {
       if (!absl::IsCancelled(response.status())) state_.OnFailure(request.sequence(), now_us);
     }
     if (absl::IsCancelled(response.status())) continue;
+    if (absl::IsUnauthenticated(response.status()) || absl::IsPermissionDenied(response.status())) {
+      // Asking again would change nothing. Results stay in results_dir, for the next start with a good token.
+      SpoolUnacknowledged();
+      return absl::Status(response.status().code(),
+                          absl::StrCat("the coordinator at ", options_.address, " does not let this worker in: ",
+                                       response.status().message()));
+    }
     refusals = absl::IsFailedPrecondition(response.status()) ? refusals + 1 : 0;
     if (refusals > (had_contact ? kMaxRefusals : 0)) {
       return absl::FailedPreconditionError(

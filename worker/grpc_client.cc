@@ -8,6 +8,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/grpc_channel.h"
 #include "base/mutex.h"
 #include "proto/artifacts.grpc.pb.h"
 #include "proto/link.grpc.pb.h"
@@ -26,15 +27,11 @@ constexpr int64_t kConnectSliceMs = 50;
 // minutes.
 constexpr int kTimeoutsBeforeNewChannel = 2;
 
-absl::Status ToAbslStatus(const grpc::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
-}
-
 std::chrono::system_clock::time_point In(int64_t millis) {
   return std::chrono::system_clock::now() + std::chrono::milliseconds(millis);
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+grpc::ChannelArguments Arguments() {
   grpc::ChannelArguments arguments;
   // gRPC's own default waits up to two minutes before it tries again.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
@@ -44,7 +41,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   // A new channel must be a new connection; and the coordinator is never behind a web proxy.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return arguments;
 }
 
 // Cancels the call when `stop` reaches `at`.
@@ -62,7 +59,8 @@ class CancelOnStop {
 }  // namespace
 
 struct GrpcClient::Impl {
-  std::string address;
+  ClientAccess access;
+  const std::shared_ptr<ServerIdentity> identity = std::make_shared<ServerIdentity>();
   Mutex mutex;
   std::shared_ptr<grpc::Channel> channel ABLATE_GUARDED_BY(mutex);
   grpc::ClientContext* syncing ABLATE_GUARDED_BY(mutex) = nullptr;
@@ -76,13 +74,20 @@ struct GrpcClient::Impl {
     std::shared_ptr<grpc::Channel> current;
     {
       MutexLock lock(&mutex);
-      if (channel == nullptr) channel = MakeChannel(address);
+      if (channel == nullptr) channel = MakeChannel(access, Arguments(), identity);
       current = channel;
     }
     for (int64_t left_ms = std::min(timeout_ms, kConnectMs); left_ms > 0 && !unwanted(); left_ms -= kConnectSliceMs) {
       if (current->WaitForConnected(In(kConnectSliceMs))) break;
     }
     return current;
+  }
+  absl::Status ToAbslStatus(const grpc::Status& status) const {
+    // A call that could not be made because of who is there is not worth trying again.
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE || status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+      if (absl::Status verdict = identity->Verdict(); !verdict.ok()) return verdict;
+    }
+    return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
   }
   bool IsCancelled(int64_t sequence) {
     MutexLock lock(&mutex);
@@ -97,11 +102,11 @@ struct GrpcClient::Impl {
   }
 };
 
-GrpcClient::GrpcClient(std::string address) : impl_(std::make_unique<Impl>()) {
+GrpcClient::GrpcClient(ClientAccess access) : impl_(std::make_unique<Impl>()) {
   // Kept until the process ends: giving back the last one joins gRPC's threads, and one that polls takes up to 10 s to
   // notice.
   [[maybe_unused]] static const bool kept = (grpc_init(), true);
-  impl_->address = std::move(address);
+  impl_->access = std::move(access);
 }
 GrpcClient::~GrpcClient() = default;
 
@@ -123,7 +128,7 @@ absl::StatusOr<v1::SyncResponse> GrpcClient::Sync(const v1::SyncRequest& request
     impl_->syncing = nullptr;
   }
   impl_->Note(status);
-  if (!status.ok()) return ToAbslStatus(status);
+  if (!status.ok()) return impl_->ToAbslStatus(status);
   return response;
 }
 
@@ -143,7 +148,7 @@ absl::StatusOr<ArtifactTransport::Stat> GrpcClient::StatArtifact(const std::stri
   request.set_sha256(sha256);
   v1::StatArtifactResponse response;
   const grpc::Status status = v1::Artifacts::NewStub(channel)->StatArtifact(&context, request, &response);
-  if (!status.ok()) return ToAbslStatus(status);
+  if (!status.ok()) return impl_->ToAbslStatus(status);
   return Stat{response.complete(), response.bytes()};
 }
 
@@ -163,7 +168,7 @@ absl::Status GrpcClient::Download(const std::string& sha256, int64_t offset,
   while (sunk.ok() && reader->Read(&response)) sunk = sink(response.chunk());
   if (!sunk.ok()) context.TryCancel();
   const grpc::Status status = reader->Finish();
-  return sunk.ok() ? ToAbslStatus(status) : sunk;
+  return sunk.ok() ? impl_->ToAbslStatus(status) : sunk;
 }
 
 absl::Status GrpcClient::Upload(const std::string& sha256, int64_t bytes, int64_t offset,
@@ -194,7 +199,7 @@ absl::Status GrpcClient::Upload(const std::string& sha256, int64_t bytes, int64_
   }
   writer->WritesDone();
   const grpc::Status status = writer->Finish();
-  return sourced.ok() ? ToAbslStatus(status) : sourced;
+  return sourced.ok() ? impl_->ToAbslStatus(status) : sourced;
 }
 
 }  // namespace ablate

@@ -5,14 +5,15 @@
 #include <memory>
 #include <string>
 
+#include "base/client_access.h"
 #include "worker/transport.h"
 
 namespace ablate {
 
 class GrpcClient : public SyncTransport, public ArtifactTransport {
  public:
-  // `address`: host:port or unix:PATH. Nothing is connected yet.
-  explicit GrpcClient(std::string address);
+  // Nothing is connected yet. Every call is FailedPrecondition when the server is not the pinned one.
+  explicit GrpcClient(ClientAccess access);
   ~GrpcClient() override;
 
   absl::StatusOr<v1::SyncResponse> Sync(const v1::SyncRequest& request, int64_t timeout_ms) override;

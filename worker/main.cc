@@ -17,6 +17,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/client_access.h"
 #include "base/files.h"
 #include "base/flag_words.h"
 #include "base/ids.h"
@@ -34,6 +35,11 @@
 #include "worker/work_dir.h"
 
 ABSL_FLAG(std::string, server, "", "the coordinator: host:port or unix:PATH");
+ABSL_FLAG(std::string, token_file, "", "file with the token, mode 0600; default: ABLATE_TOKEN of the environment");
+ABSL_FLAG(std::string, tls_pin, "", "sha256:... of the coordinator's certificate");
+ABSL_FLAG(std::string, tls_ca, "", "PEM file with the certificate that signed it");
+ABSL_FLAG(std::string, tls_cert, "", "PEM file with this worker's own certificate");
+ABSL_FLAG(std::string, tls_key, "", "PEM file with its private key");
 ABSL_FLAG(std::string, device, "cpu", "where to compute: cpu or cuda");
 ABSL_FLAG(int, slots, 0, "jobs at a time; 0: 1, with cuda one for each share of a GPU");
 ABSL_FLAG(std::vector<std::string>, gpus, {}, "with cuda: numbers of the GPUs to use; default: all");
@@ -60,6 +66,7 @@ namespace ablate {
 namespace {
 
 constexpr int kExitUsage = 2;
+constexpr int kExitRefused = 5;
 constexpr double kMaxSeconds = 1e8;                // three years
 
 constexpr char kHelp[] = R"(ablate-worker: does jobs for a coordinator, until it is told to stop.
@@ -67,6 +74,10 @@ constexpr char kHelp[] = R"(ablate-worker: does jobs for a coordinator, until it
   ablate-worker --server HOST:PORT --device cpu --slots 2
 
   --server ADDRESS          the coordinator: host:port or unix:PATH
+  --token-file FILE         its token, in a file of mode 0600 (default: ABLATE_TOKEN or ABLATE_TOKEN_FILE of the environment)
+  --tls-pin sha256:HASH     its certificate, as ablate-server prints it (default: ABLATE_TLS_PIN)
+  --tls-ca FILE             or: PEM file with the certificate that signed it (default: ABLATE_TLS_CA)
+  --tls-cert, --tls-key     PEM files with a certificate of this worker's, where the coordinator demands one
   --device cpu|cuda         where to compute (cpu)
   --slots N                 jobs at a time (1; with cuda: GPUs times --slots-per-gpu)
   --gpus 0,1                with cuda: which GPUs, as CUDA counts them (all); each job has one, or a share of one
@@ -91,10 +102,15 @@ constexpr char kHelp[] = R"(ablate-worker: does jobs for a coordinator, until it
   --version, --help
 
 SIGTERM or SIGINT: saves what runs, hands it back, ends with code 0. A second one ends at once; the trainers end with the worker.
-Exit codes: 0 drained, 1 cannot work (the message says why), 2 usage.
+Exit codes: 0 drained, 1 cannot work (the message says why), 2 usage, 5 the coordinator refuses its token.
 )";
 
-constexpr const char* kFlagNames[] = {"--gpus",
+constexpr const char* kFlagNames[] = {"--token-file",
+                                      "--tls-pin",
+                                      "--tls-ca",
+                                      "--tls-cert",
+                                      "--tls-key",
+                                      "--gpus",
                                       "--slots-per-gpu",
                                       "--recompute",
                                       "--server",
@@ -188,7 +204,17 @@ int Main() {
   // gRPC's own complaints repeat ours, unreadably.
   ::setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
 
-  const std::string address = absl::GetFlag(FLAGS_server);
+  absl::StatusOr<ClientAccess> access = ReadClientAccess({.server = absl::GetFlag(FLAGS_server),
+                                                          .token_file = absl::GetFlag(FLAGS_token_file),
+                                                          .tls_pin = absl::GetFlag(FLAGS_tls_pin),
+                                                          .tls_ca = absl::GetFlag(FLAGS_tls_ca),
+                                                          .tls_cert = absl::GetFlag(FLAGS_tls_cert),
+                                                          .tls_key = absl::GetFlag(FLAGS_tls_key)},
+                                                         "");
+  ForgetTokenInEnvironment();
+  if (!access.ok())
+    return Fail(absl::IsInvalidArgument(access.status()) ? kExitUsage : 1, std::string(access.status().message()));
+  const std::string address = access->address;
   const bool noop = absl::GetFlag(FLAGS_executor) == "noop";
   const std::string program =
       absl::GetFlag(FLAGS_trainer).empty() ? JoinPath(ProgramDir(), "ablate-trainer") : absl::GetFlag(FLAGS_trainer);
@@ -242,7 +268,7 @@ int Main() {
     info.set_device_kind(ready->device_kind());
   }
 
-  GrpcClient client(address);
+  GrpcClient client(*std::move(access));
   ArtifactCacheOptions cache_options;
   cache_options.dir = (*work_dir)->artifacts();
   cache_options.max_bytes = absl::GetFlag(FLAGS_cache_bytes);
@@ -302,7 +328,10 @@ int Main() {
     MutexLock lock(&target->mutex);
     target->daemon = nullptr;
   }
-  if (!status.ok()) return Fail(1, std::string(status.message()));
+  if (!status.ok()) {
+    const bool refused = absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status);
+    return Fail(refused ? kExitRefused : 1, std::string(status.message()));
+  }
   LOG(INFO) << "drained";
   return 0;
 }

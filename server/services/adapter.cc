@@ -32,6 +32,8 @@ const std::map<std::string_view, TextRule>& TextRules() {
       {"metrics", {256, true}},     {"held_stage_keys", {256, true}},
       {"also", {256, true}},        {"factors", {256, true}},
       {"arm_json", {64 << 10, true}}, {"why", {4096, true}},
+      {"role", {16, true}},         {"token_name", {64, true}},
+      {"token", {256, true}},
   };
   return rules;
 }
@@ -43,7 +45,7 @@ const std::map<std::string_view, NumberRule>& NumberRules() {
   static const auto& rules = *new std::map<std::string_view, NumberRule>{
       {"page_size", {0, 1000}},        {"offset", {0, 9e18}},   {"max_rows", {0, 10'000'000}},
       {"time_limit_ms", {0, 600'000}}, {"sequence", {1, 9e18}},
-      {"sample", {0, 10'000}},
+      {"sample", {0, 10'000}},           {"lifetime_seconds", {0, 4e9}},
   };
   return rules;
 }

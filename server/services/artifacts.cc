@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kChunkBytes = 1 << 20;
 
-absl::Status Receive(ArtifactStore* store, grpc::ServerReader<v1::UploadArtifactRequest>* reader,
+absl::Status Receive(ArtifactStore* store, const Caller& caller, grpc::ServerReader<v1::UploadArtifactRequest>* reader,
                      v1::UploadArtifactResponse* response) {
   v1::UploadArtifactRequest part;
   if (!reader->Read(&part) || !part.has_header()) {
@@ -21,6 +21,7 @@ absl::Status Receive(ArtifactStore* store, grpc::ServerReader<v1::UploadArtifact
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<ArtifactStore::Upload> upload,
                           store->StartUpload(header.sha256(), header.bytes(), header.offset()));
   while (reader->Read(&part)) {
+    ABLATE_RETURN_IF_ERROR(caller.CheckLive());
     if (part.has_header())
       return absl::InvalidArgumentError("UploadArtifactRequest.header: only the first message has one");
     if (part.chunk().size() > kChunkBytes) {
@@ -33,7 +34,7 @@ absl::Status Receive(ArtifactStore* store, grpc::ServerReader<v1::UploadArtifact
   return absl::OkStatus();
 }
 
-absl::Status Send(ArtifactStore* store, const v1::DownloadArtifactRequest& request,
+absl::Status Send(ArtifactStore* store, const Caller& caller, const v1::DownloadArtifactRequest& request,
                   const std::function<bool(const v1::DownloadArtifactResponse&)>& send) {
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<ArtifactStore::Reader> reader,
                           store->OpenReader(request.sha256(), request.offset()));
@@ -43,6 +44,7 @@ absl::Status Send(ArtifactStore* store, const v1::DownloadArtifactRequest& reque
     ABLATE_RETURN_IF_ERROR(reader->Read(kChunkBytes, response.mutable_chunk()));
     if (response.chunk().empty() && !first) return absl::OkStatus();
     if (first) response.set_total_bytes(reader->total_bytes());
+    ABLATE_RETURN_IF_ERROR(caller.CheckLive());
     if (!send(response)) return absl::CancelledError("the client is gone");
   }
 }
@@ -59,16 +61,17 @@ grpc::Status ArtifactsService::StatArtifact(grpc::ServerContext*, const v1::Stat
   return grpc::Status::OK;
 }
 
-grpc::Status ArtifactsService::UploadArtifact(grpc::ServerContext*,
+grpc::Status ArtifactsService::UploadArtifact(grpc::ServerContext* context,
                                               grpc::ServerReader<v1::UploadArtifactRequest>* reader,
                                               v1::UploadArtifactResponse* response) {
-  return ToGrpc(Receive(store_, reader, response));
+  return ToGrpc(Receive(store_, Caller(callers_, *context), reader, response));
 }
 
-grpc::Status ArtifactsService::DownloadArtifact(grpc::ServerContext*, const v1::DownloadArtifactRequest* request,
+grpc::Status ArtifactsService::DownloadArtifact(grpc::ServerContext* context, const v1::DownloadArtifactRequest* request,
                                                 grpc::ServerWriter<v1::DownloadArtifactResponse>* writer) {
+  const Caller caller(callers_, *context);
   return AnswerStream<v1::DownloadArtifactRequest, v1::DownloadArtifactResponse>(
-      *request, writer, [&](const auto& send) { return Send(store_, *request, send); });
+      *request, writer, [&](const auto& send) { return Send(store_, caller, *request, send); });
 }
 
 }  // namespace ablate

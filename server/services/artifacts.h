@@ -3,12 +3,13 @@
 
 #include "proto/artifacts.grpc.pb.h"
 #include "server/artifacts/artifact_store.h"
+#include "server/services/caller.h"
 
 namespace ablate {
 
 class ArtifactsService final : public v1::Artifacts::Service {
  public:
-  explicit ArtifactsService(ArtifactStore* store) : store_(store) {}
+  ArtifactsService(ArtifactStore* store, const CallerPolicy* callers) : store_(store), callers_(*callers) {}
 
   grpc::Status StatArtifact(grpc::ServerContext* context, const v1::StatArtifactRequest* request,
                             v1::StatArtifactResponse* response) override;
@@ -19,6 +20,7 @@ class ArtifactsService final : public v1::Artifacts::Service {
 
  private:
   ArtifactStore* const store_;
+  const CallerPolicy& callers_;
 };
 
 }  // namespace ablate

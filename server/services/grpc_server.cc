@@ -20,7 +20,10 @@
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
+#include "grpcpp/security/server_credentials.h"
+#include "server/services/access.h"
 #include "server/services/artifacts.h"
+#include "server/services/caller.h"
 #include "server/services/jobs.h"
 #include "server/services/results.h"
 #include "server/services/sweeps.h"
@@ -85,6 +88,25 @@ absl::Status WhyNot(const std::string& address) {
   }
 }
 
+std::shared_ptr<grpc::ServerCredentials> Credentials(const ListenerSecurity& security, bool is_tcp,
+                                                     const CallerPolicy* callers) {
+  std::shared_ptr<grpc::ServerCredentials> credentials;
+  if (security.tls) {
+    grpc::SslServerCredentialsOptions options(security.client_ca_pem.empty()
+                                                  ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
+                                                  : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+    options.pem_root_certs = security.client_ca_pem;
+    options.pem_key_cert_pairs.push_back({security.identity.key_pem, security.identity.certificate_pem});
+    credentials = grpc::SslServerCredentials(options);
+  } else {
+    // Nothing is added on the wire, so that plain clients can talk to it; but peers on other machines are refused, and
+    // the guard is asked, which gRPC does not do for what it calls insecure.
+    credentials = grpc::experimental::LocalServerCredentials(is_tcp ? LOCAL_TCP : UDS);
+  }
+  credentials->SetAuthMetadataProcessor(std::make_shared<Guard>(callers));
+  return credentials;
+}
+
 }  // namespace
 
 absl::Status CheckAddress(const std::string& address) {
@@ -100,35 +122,31 @@ absl::Status CheckAddress(const std::string& address) {
   return absl::OkStatus();
 }
 
-bool IsLocalAddress(const std::string& address) {
-  if (absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:")) return true;
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return false;
-  const std::string host = address.substr(0, colon);
-  if (host == "localhost" || host == "[::1]") return true;
-  return absl::StartsWith(host, "127.") && host.find_first_not_of("0123456789.") == std::string::npos;
-}
-
 struct GrpcServer::State {
-  State(Coordinator* coordinator, ArtifactStore* store)
-      : sweeps(coordinator),
+  State(Coordinator* coordinator, ArtifactStore* store, const ServerAccess& rules)
+      : callers(rules.tokens, rules.security.tokens),
+        sweeps(coordinator, &callers),
         jobs(coordinator),
-        results(coordinator),
+        results(coordinator, &callers),
         workers(coordinator),
-        worker_link(coordinator),
-        artifacts(store) {}
+        worker_link(coordinator, &callers),
+        artifacts(store, &callers),
+        access(rules.tokens) {}
+  const CallerPolicy callers;
   SweepsService sweeps;
   JobsService jobs;
   ResultsService results;
   WorkersService workers;
   WorkerLinkService worker_link;
   ArtifactsService artifacts;
+  AccessService access;
   std::string address;
   std::unique_ptr<grpc::Server> server;
 };
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& address, Coordinator* coordinator,
-                                                              ArtifactStore* artifacts, int max_threads) {
+                                                              ArtifactStore* artifacts, int max_threads,
+                                                              const ServerAccess& access) {
   const bool is_unix = absl::StartsWith(address, "unix:");
   const bool is_tcp = !is_unix && !absl::StartsWith(address, "unix-abstract:");
   const std::string path = UnixPath(address);
@@ -151,10 +169,12 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   }();
   (void)plugins;
 
-  auto state = std::make_unique<State>(coordinator, artifacts);
+  auto state = std::make_unique<State>(coordinator, artifacts, access);
+  if (access.security.tokens && access.tokens == nullptr) return absl::InternalError("tokens are demanded and none are kept");
+
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(address, Credentials(access.security, is_tcp, &state->callers), &port);
   // Off, or a second server would bind the same port and take half of the calls.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // Workers behind a lost network must not stay "connected": ping idle connections, and let clients ping too.
@@ -172,7 +192,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 4);
   for (grpc::Service* service : std::initializer_list<grpc::Service*>{
-           &state->sweeps, &state->jobs, &state->results, &state->workers, &state->worker_link, &state->artifacts}) {
+           &state->sweeps, &state->jobs, &state->results, &state->workers, &state->worker_link, &state->artifacts,
+           &state->access}) {
     builder.RegisterService(service);
   }
   const mode_t mask = ::umask(0077);  // for the socket file
@@ -185,7 +206,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   }
   state->address = is_tcp ? absl::StrCat(address.substr(0, address.rfind(':')), ":", port) : address;
   for (const char* service : {"ablate.v1.Sweeps", "ablate.v1.Jobs", "ablate.v1.Results", "ablate.v1.Workers",
-                              "ablate.v1.WorkerLink", "ablate.v1.Artifacts"}) {
+                              "ablate.v1.WorkerLink", "ablate.v1.Artifacts", "ablate.v1.Access"}) {
     state->server->GetHealthCheckService()->SetServingStatus(service, true);
   }
   return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(state)));

@@ -8,6 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/artifacts/artifact_store.h"
+#include "server/access/listener.h"
+#include "server/access/tokens.h"
 #include "server/coordinator.h"
 
 namespace ablate {
@@ -15,18 +17,23 @@ namespace ablate {
 // InvalidArgument: neither HOST:PORT nor unix:PATH.
 absl::Status CheckAddress(const std::string& address);
 
-// Whether only this machine can reach `address`: unix:, unix-abstract:, localhost, 127.0.0.0/8, [::1].
-bool IsLocalAddress(const std::string& address);
+// Who may call at a listener.
+struct ServerAccess {
+  TokenRegistry* tokens = nullptr;  // null: there are none, and the Access service is not served
+  ListenerSecurity security;        // the default: no TLS, no tokens, for callers on this machine alone
+};
 
 class GrpcServer {
  public:
   // Listens on `address` ("127.0.0.1:7433", "[::1]:0", "unix:/path"); port 0 takes a free one. Each waiting call (an
   // idle worker, a watched sweep) holds a thread: `max_threads` bounds them, and what is beyond is answered
-  // ResourceExhausted. A Unix socket is open to its owner alone. InvalidArgument: not an address, or a socket path over
+  // ResourceExhausted. Every call is checked against the table of roles (server/access/roles.h) before its handler runs.
+  // Without TLS, connections from other machines are refused whatever the address. A Unix socket is open to its owner alone. InvalidArgument: not an address, or a socket path over
   // 107 bytes. Unavailable: cannot listen there (the message says whether it is taken, no address of this machine, or
   // not permitted).
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& address, Coordinator* coordinator,
-                                                           ArtifactStore* artifacts, int max_threads = 1024);
+                                                           ArtifactStore* artifacts, int max_threads = 1024,
+                                                           const ServerAccess& access = {});
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;

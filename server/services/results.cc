@@ -14,10 +14,14 @@ grpc::Status ResultsService::CompareArms(grpc::ServerContext*, const v1::Compare
   return Answer(coordinator_, &Coordinator::CompareArms, *request, response);
 }
 
-grpc::Status ResultsService::Query(grpc::ServerContext*, const v1::QueryRequest* request,
+grpc::Status ResultsService::Query(grpc::ServerContext* context, const v1::QueryRequest* request,
                                    grpc::ServerWriter<v1::QueryResponse>* writer) {
-  return AnswerStream<v1::QueryRequest, v1::QueryResponse>(
-      *request, writer, [&](const auto& send) { return coordinator_->Query(*request, send); });
+  const Caller caller(callers_, *context);
+  return AnswerStream<v1::QueryRequest, v1::QueryResponse>(*request, writer, [&](const auto& send) {
+    const absl::Status status = coordinator_->Query(
+        *request, [&](const v1::QueryResponse& part) { return caller.CheckLive().ok() && send(part); });
+    return caller.CheckLive().ok() ? status : caller.CheckLive();
+  });
 }
 
 grpc::Status ResultsService::GetClaims(grpc::ServerContext*, const v1::GetClaimsRequest* request, v1::GetClaimsResponse* response) {

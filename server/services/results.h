@@ -3,12 +3,13 @@
 
 #include "proto/coordinator.grpc.pb.h"
 #include "server/coordinator.h"
+#include "server/services/caller.h"
 
 namespace ablate {
 
 class ResultsService final : public v1::Results::Service {
  public:
-  explicit ResultsService(Coordinator* coordinator) : coordinator_(coordinator) {}
+  ResultsService(Coordinator* coordinator, const CallerPolicy* callers) : coordinator_(coordinator), callers_(*callers) {}
 
   grpc::Status GetTable(grpc::ServerContext* context, const v1::GetTableRequest* request,
                         v1::GetTableResponse* response) override;
@@ -22,6 +23,7 @@ class ResultsService final : public v1::Results::Service {
 
  private:
   Coordinator* const coordinator_;
+  const CallerPolicy& callers_;
 };
 
 }  // namespace ablate

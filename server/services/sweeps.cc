@@ -25,8 +25,12 @@ grpc::Status SweepsService::ListSweeps(grpc::ServerContext*, const v1::ListSweep
 
 grpc::Status SweepsService::WatchSweep(grpc::ServerContext* context, const v1::WatchSweepRequest* request,
                                        grpc::ServerWriter<v1::Sweep>* writer) {
+  const Caller caller(callers_, *context);
   return AnswerStream<v1::WatchSweepRequest, v1::Sweep>(*request, writer, [&](const auto& send) {
-    return coordinator_->WatchSweep(*request, send, [context] { return context->IsCancelled(); });
+    const absl::Status status = coordinator_->WatchSweep(
+        *request, [&](const v1::Sweep& sweep) { return caller.CheckLive().ok() && send(sweep); },
+        [&] { return context->IsCancelled() || !caller.CheckLive().ok(); });
+    return caller.CheckLive().ok() ? status : caller.CheckLive();
   });
 }
 

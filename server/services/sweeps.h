@@ -3,12 +3,13 @@
 
 #include "proto/coordinator.grpc.pb.h"
 #include "server/coordinator.h"
+#include "server/services/caller.h"
 
 namespace ablate {
 
 class SweepsService final : public v1::Sweeps::Service {
  public:
-  explicit SweepsService(Coordinator* coordinator) : coordinator_(coordinator) {}
+  SweepsService(Coordinator* coordinator, const CallerPolicy* callers) : coordinator_(coordinator), callers_(*callers) {}
 
   grpc::Status PlanSweep(grpc::ServerContext* context, const v1::PlanSweepRequest* request,
                          v1::PlanSweepResponse* response) override;
@@ -28,6 +29,7 @@ class SweepsService final : public v1::Sweeps::Service {
 
  private:
   Coordinator* const coordinator_;
+  const CallerPolicy& callers_;
 };
 
 }  // namespace ablate

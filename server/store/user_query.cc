@@ -34,13 +34,20 @@ constexpr Limit kLimits[] = {
     {SQLITE_LIMIT_VDBE_OP, 1'000'000},     {SQLITE_LIMIT_FUNCTION_ARG, 100},
 };
 
+// What readers have no business with: hashes of tokens, and the raw pages that hold them, too.
+bool IsHidden(const char* table) {
+  return table != nullptr && (sqlite3_stricmp(table, "tokens") == 0 || sqlite3_stricmp(table, "token_workers") == 0 ||
+                              sqlite3_stricmp(table, "sqlite_dbpage") == 0);
+}
+
 // Only reads; of functions those that cannot load code or touch files.
 bool MayDo(int action, const char* name, const char* argument) {
   switch (action) {
     case SQLITE_SELECT:
-    case SQLITE_READ:
     case SQLITE_RECURSIVE:
       return true;
+    case SQLITE_READ:
+      return !IsHidden(name);
     case SQLITE_FUNCTION:
       return argument == nullptr || std::strcmp(argument, "load_extension") != 0;
     case SQLITE_PRAGMA:  // a table's columns may be listed

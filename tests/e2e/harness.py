@@ -78,6 +78,7 @@ class Cluster:
         self.server = None
         self.workers = {}
         self.starts = 0
+        self.environment = {}  # of `ablate`, beside ours
         with open(os.path.join(self.dir, "text.txt"), "w", encoding="utf-8") as file:
             file.write(synthetic_text(300_000))
 
@@ -136,7 +137,7 @@ class Cluster:
 
     def ablate(self, *args, check=True, timeout=120):
         result = subprocess.run([os.path.join(BIN, "ablate"), *args], cwd=self.dir, text=True, capture_output=True,
-                                timeout=timeout, env={**os.environ, "ABLATE_SERVER": self.address})
+                                timeout=timeout, env={**os.environ, "ABLATE_SERVER": self.address, **self.environment})
         if check and result.returncode != 0:
             raise AssertionError(f"ablate {' '.join(args)} ended with {result.returncode}\n{result.stdout}{result.stderr}"
                                  + self.logs())

@@ -199,3 +199,21 @@ CREATE TRIGGER document_losses_digest_changed AFTER UPDATE OF evaluation, job, c
     NEW.documents)
   WHERE evaluation = NEW.evaluation;
 END;
+
+-- Access: who may call. The token itself is stored nowhere.
+CREATE TABLE tokens (
+  row INTEGER PRIMARY KEY,
+  token_id TEXT NOT NULL UNIQUE,
+  name TEXT NOT NULL,                -- of one that is in use, unique
+  role TEXT NOT NULL CHECK (role IN ('read', 'submit', 'worker', 'admin')),
+  sha256 TEXT NOT NULL UNIQUE CHECK (length(sha256) = 64),
+  created_at_us INTEGER NOT NULL,
+  expires_at_us INTEGER,             -- NULL: it does not expire
+  revoked_at_us INTEGER,             -- NULL: it is not
+  last_used_at_us INTEGER            -- NULL: never; written once a minute
+) STRICT;
+CREATE TABLE token_workers (         -- the token that a worker id belongs to
+  worker_id TEXT PRIMARY KEY,
+  token INTEGER NOT NULL REFERENCES tokens(row)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX token_workers_by_token ON token_workers(token);
