@@ -79,6 +79,8 @@ std::vector<Axis> MakeAxes() {
       Text("attention.activation", ActivationNames(), "exp", "phi, applied to the scores (default by variant)"),
       Text("attention.normalisation", NormalisationNames(), "l1", "of a row's weights (default by variant)"),
       Text("attention.logit_bias", LogitBiasNames(), "none", "added to every score (default by variant)"),
+      Text("attention.transform", ScoreTransformNames(), "none",
+           "scores as they are, with the sign changed, or less their row's mean"),
       OrNone(Number("attention.p", 1, kMaxSize, 1, "power of the sharpening, or none (default by variant)")),
       Number("attention.offset", 0, kMaxSize, 1, "o: sharpening keeps what is above o times the mean weight"),
       Integer("attention.offset_free_rows", 0, kMaxSize, 3, "first rows in which the offset is 0"),

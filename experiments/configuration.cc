@@ -205,6 +205,7 @@ absl::StatusOr<AttentionSpec> AttentionSpecFrom(const ConfigView& config) {
   spec.activation = ParseActivation(config.Text("attention.activation")).value_or(spec.activation);
   spec.normalisation = ParseNormalisation(config.Text("attention.normalisation")).value_or(spec.normalisation);
   spec.logit_bias = ParseLogitBias(config.Text("attention.logit_bias")).value_or(spec.logit_bias);
+  spec.transform = ParseScoreTransform(config.Text("attention.transform")).value_or(spec.transform);
   spec.train_length = static_cast<int>(config.Integer("train.length"));
   spec.sharpen_p = config.Has("attention.p") ? std::optional<double>(config.Number("attention.p")) : std::nullopt;
   spec.sharpen_offset = config.Number("attention.offset");

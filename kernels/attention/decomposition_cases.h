@@ -1,5 +1,6 @@
 // Members of the family that the table does not name, for tests of every kernel: softmax taken apart. Each activation
-// with each normalisation, and sharpened where that is defined. Must not know any implementation.
+// with each normalisation, and sharpened where that is defined; and these with inverted and re-centred scores. Must not
+// know any implementation.
 #pragma once
 
 #include <string>
@@ -43,6 +44,19 @@ inline std::vector<NamedSpec> DecompositionCases() {
     cases.push_back({activation + " sharpened", spec});
     spec.qk_norm = QkNorm::kL2, spec.scale = ScoreScale::kLogDLogN, spec.sharpen_p = 15;
     cases.push_back({activation + " lssar", spec});
+  }
+  // What a transform meets beside the activation: learned scales, biases, ALiBi.
+  for (const char* name : {"ssmax", "ssmax_bias", "sigmoid"}) cases.push_back({name, FindAttentionVariant(name)->spec});
+  cases.push_back({"softplus with a bias", {.activation = Activation::kSoftplus, .logit_bias = LogitBias::kNegLogN}});
+  cases.push_back({"softplus alibi", {.activation = Activation::kSoftplus, .alibi = true}});
+  cases.push_back({"softplus ssmax_bias alibi",
+                   {.scale = ScoreScale::kSsmaxBias, .activation = Activation::kSoftplus, .alibi = true}});
+  const size_t plain = cases.size();
+  for (ScoreTransform transform : {ScoreTransform::kInverted, ScoreTransform::kRecentred}) {
+    for (size_t i = 0; i < plain; ++i) {
+      cases.push_back({cases[i].name + " " + std::string(Name(transform)), cases[i].spec});
+      cases.back().spec.transform = transform;
+    }
   }
   return cases;
 }

@@ -13,6 +13,9 @@
 //   h_j = p C y_j^(p-1) (G_j - D), E' = (o / N) sum h, dS_j = A' (h_j - E') phi'(S_j)
 // Unsharpened rows: w_j = C u_j, dS_j = C (G_j - D) phi'(S_j); C = 1 / Z1 under l1, otherwise C = 1 or 1/n and D = 0.
 //
+// Re-centred scores (S_j less its mean over the row before bias and ALiBi): an additive constant of the row, and
+// dS'_j = dS_j - (1/n) sum_l dS_l in place of dS_j for all that follows (dq, dk and c's gradient), as d(S_j - mean S) is.
+//
 // A new activation is one struct here, one line in VisitActivation and one row in kernels/attention/variants.
 #pragma once
 
@@ -356,6 +359,7 @@ struct Config {
   bool scale_log_n = false;
   float bias = 0;  // beta = bias - (bias_log_n ? log n : 0)
   bool bias_log_n = false;
+  bool recentre = false;  // beta is less c times the row's mean product, which RowConst does not know
   bool l1 = true, count = false, sharpen = false;
   float p = 1, offset = 1;
   float negligible_y = 0;  // y up to this weigh at most 1e-13 of the row's largest and may be taken as zero in forward
@@ -395,7 +399,8 @@ inline Config MakeConfig(const AttentionSpec& spec, int D) {
       unit = spec.scale_constant, config.scale_log_n = true;
       break;
   }
-  config.scale_unit = static_cast<float>(unit);
+  config.scale_unit = static_cast<float>(spec.transform == ScoreTransform::kInverted ? -unit : unit);
+  config.recentre = spec.transform == ScoreTransform::kRecentred;
   config.bias_log_n = spec.logit_bias == LogitBias::kNegLogN;
   if (spec.logit_bias == LogitBias::kNegLogTrain && spec.train_length > 1) {
     config.bias = static_cast<float>(-std::log(static_cast<double>(spec.train_length)));
@@ -448,6 +453,17 @@ ABLATE_HD RowConst MakeRowConst(const Config& config, int row, int n, float s, f
   r.weight = config.count ? 1.0f / keys : 1.0f;
   r.slope = slope;
   return r;
+}
+
+// The row of n keys whose scores are less their mean, of which `mean_product` is the mean of the bare products q.k.
+// A single key's score is exactly 0: rounding noise would be a weight of 1 under relu and l1.
+ABLATE_HD RowConst Recentred(RowConst row, int n, float mean_product) {
+  if (n == 1) {
+    row.c = 0;
+  } else {
+    row.beta = MulAdd(-row.c, mean_product, row.beta);
+  }
+  return row;
 }
 
 // The score of the key that lies `distance` rows before the query, from their product.

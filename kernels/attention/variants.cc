@@ -34,6 +34,9 @@ constexpr NameRow<Activation> kActivations[] = {
 };
 constexpr NameRow<Normalisation> kNormalisations[] = {
     {Normalisation::kL1, "l1"}, {Normalisation::kCount, "count"}, {Normalisation::kNone, "none"}};
+constexpr NameRow<ScoreTransform> kScoreTransforms[] = {{ScoreTransform::kNone, "none"},
+                                                        {ScoreTransform::kInverted, "inverted"},
+                                                        {ScoreTransform::kRecentred, "recentred"}};
 constexpr NameRow<LogitBias> kLogitBiases[] = {
     {LogitBias::kNone, "none"}, {LogitBias::kNegLogN, "neg_log_n"}, {LogitBias::kNegLogTrain, "neg_log_t_train"}};
 
@@ -139,17 +142,20 @@ std::string_view Name(ScoreScale value) { return NameIn(kScoreScales, value); }
 std::string_view Name(Activation value) { return NameIn(kActivations, value); }
 std::string_view Name(Normalisation value) { return NameIn(kNormalisations, value); }
 std::string_view Name(LogitBias value) { return NameIn(kLogitBiases, value); }
+std::string_view Name(ScoreTransform value) { return NameIn(kScoreTransforms, value); }
 
 std::optional<QkNorm> ParseQkNorm(std::string_view name) { return ParseIn(kQkNorms, name); }
 std::optional<ScoreScale> ParseScoreScale(std::string_view name) { return ParseIn(kScoreScales, name); }
 std::optional<Activation> ParseActivation(std::string_view name) { return ParseIn(kActivations, name); }
 std::optional<Normalisation> ParseNormalisation(std::string_view name) { return ParseIn(kNormalisations, name); }
 std::optional<LogitBias> ParseLogitBias(std::string_view name) { return ParseIn(kLogitBiases, name); }
+std::optional<ScoreTransform> ParseScoreTransform(std::string_view name) { return ParseIn(kScoreTransforms, name); }
 
 std::vector<std::string> QkNormNames() { return NamesOf(kQkNorms); }
 std::vector<std::string> ScoreScaleNames() { return NamesOf(kScoreScales); }
 std::vector<std::string> ActivationNames() { return NamesOf(kActivations); }
 std::vector<std::string> NormalisationNames() { return NamesOf(kNormalisations); }
 std::vector<std::string> LogitBiasNames() { return NamesOf(kLogitBiases); }
+std::vector<std::string> ScoreTransformNames() { return NamesOf(kScoreTransforms); }
 
 }  // namespace ablate

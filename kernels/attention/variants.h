@@ -4,8 +4,10 @@
 //
 // For one head, query row i (1-based), causal, n = i attended keys, head dimension d:
 //   q', k' = RoPE(q), RoPE(k), each divided by its l2 norm if qk_norm = l2
-//   z_ij   = c_i <q'_i, k'_j> + b_i      c_i by `scale`, b_i by `logit_bias` (and b of ssmax_bias); with `alibi` also
-//            - m_h (i - j)               m_h: the head's slope (arXiv 2108.12409; docs/attention.md)
+//   x_ij   = c_i <q'_i, k'_j>            c_i by `scale`; `transform` inverted: -x_ij instead; recentred:
+//                                        x_ij - (1/n) sum_l x_il over the n attended keys l
+//   z_ij   = x_ij + b_i                  b_i by `logit_bias`; with `alibi` also - m_h (i - j), m_h the head's slope
+//                                        (arXiv 2108.12409; docs/attention.md). Neither is inverted or re-centred.
 //   u_ij   = phi(z_ij)                   `activation`
 //   a_ij   = u_ij / sum_j u_ij           `normalisation` l1; u/n for count; u for none
 //   y_ij   = max(0, a_ij N - o_i)        only if sharpen_p is set; o_i = sharpen_offset, 0 for the first
@@ -47,6 +49,11 @@ enum class Activation {
   kSquare,       // "square": z^2; not monotone
 };
 enum class Normalisation { kL1, kCount, kNone };
+enum class ScoreTransform {
+  kNone,       // "none"
+  kInverted,   // "inverted": c_i changes its sign
+  kRecentred,  // "recentred": a row's scores less their mean over the keys that it attends, before bias and ALiBi
+};
 enum class LogitBias {
   kNone,         // "none"
   kNegLogN,      // "neg_log_n": -log n_i
@@ -61,6 +68,7 @@ struct AttentionSpec {
   Activation activation = Activation::kExp;
   Normalisation normalisation = Normalisation::kL1;
   LogitBias logit_bias = LogitBias::kNone;
+  ScoreTransform transform = ScoreTransform::kNone;
   int train_length = 0;             // T_train of LogitBias::kNegLogTrain; unused otherwise
   std::optional<double> sharpen_p;  // any real >= 1; unset: no sharpening
   double sharpen_offset = 1.0;
@@ -105,15 +113,18 @@ std::string_view Name(ScoreScale value);
 std::string_view Name(Activation value);
 std::string_view Name(Normalisation value);
 std::string_view Name(LogitBias value);
+std::string_view Name(ScoreTransform value);
 std::optional<QkNorm> ParseQkNorm(std::string_view name);
 std::optional<ScoreScale> ParseScoreScale(std::string_view name);
 std::optional<Activation> ParseActivation(std::string_view name);
 std::optional<Normalisation> ParseNormalisation(std::string_view name);
 std::optional<LogitBias> ParseLogitBias(std::string_view name);
+std::optional<ScoreTransform> ParseScoreTransform(std::string_view name);
 std::vector<std::string> QkNormNames();
 std::vector<std::string> ScoreScaleNames();
 std::vector<std::string> ActivationNames();
 std::vector<std::string> NormalisationNames();
 std::vector<std::string> LogitBiasNames();
+std::vector<std::string> ScoreTransformNames();
 
 }  // namespace ablate

@@ -25,6 +25,7 @@ TEST(Variants, EveryRowIsValidFindableAndDistinct) {
     EXPECT_TRUE(ValidateAttentionSpec(v.spec).ok()) << v.name;
     EXPECT_EQ(FindAttentionVariant(v.name), &v);
     EXPECT_FALSE(v.summary.empty());
+    EXPECT_EQ(v.spec.transform, ScoreTransform::kNone) << "attention.transform has no default by variant";
     for (const AttentionVariant& other : AttentionVariants()) {
       EXPECT_EQ(other.spec == v.spec, &other == &v) << v.name << " " << other.name;
     }
@@ -82,6 +83,8 @@ TEST(Variants, EnumNamesRoundTrip) {
   RoundTrip<Activation>(ActivationNames(), ParseActivation);
   RoundTrip<Normalisation>(NormalisationNames(), ParseNormalisation);
   RoundTrip<LogitBias>(LogitBiasNames(), ParseLogitBias);
+  RoundTrip<ScoreTransform>(ScoreTransformNames(), ParseScoreTransform);
+  EXPECT_THAT(ScoreTransformNames(), ElementsAre("none", "inverted", "recentred"));
   EXPECT_EQ(ScoreScaleNames().size(), 10u);
   EXPECT_EQ(ActivationNames().size(), 7u);
 }

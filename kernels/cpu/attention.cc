@@ -220,6 +220,7 @@ void ForwardChunk(const Call& call, attention::ForwardRow forward_row, int b, in
     for (int r = 0; r < panel.rows; ++r) {
       const RowSpan span = panel.Span(call, r);
       RowConst constants = call.Row(row + r, h);
+      if (call.config.recentre) constants = attention::Recentre(constants, span, tiles);
       if (!call.slopes.empty()) constants = attention::ApplyAlibi(constants, row + r, span, tiles);
       const RowStat stat = forward_row(call.config, constants, span, tiles, &scales[r]);
       counts->zero_rows += stat.c == 0;
@@ -257,6 +258,7 @@ void StatisticsChunk(const Call& call, attention::StatisticsRow statistics_row, 
     for (int r = 0; r < panel.rows; ++r) {
       const RowSpan span = panel.Span(call, r);
       RowConst constants = call.Row(row + r, h);
+      if (call.config.recentre) constants = attention::Recentre(constants, span, tiles);
       if (!call.slopes.empty()) constants = attention::ApplyAlibi(constants, row + r, span, tiles);
       statistics_row(call.config, constants, span, tiles, statistics + (int64_t{row} + r) * kAttentionStatistics);
     }
@@ -309,6 +311,7 @@ ScaleGradients BackwardChunk(const Call& call, attention::BackwardRow backward_r
       const RowSpan span = panel.Span(call, r);
       RowConst constants = call.Row(row + r, h);
       scales[r] = constants.c;
+      if (call.config.recentre) constants = attention::Recentre(constants, span, scores);
       if (!call.slopes.empty()) constants = attention::ApplyAlibi(constants, row + r, span, scores);
       float mean_gradient = 0;
       if (call.config.l1) {
@@ -316,6 +319,7 @@ ScaleGradients BackwardChunk(const Call& call, attention::BackwardRow backward_r
         for (int d = 0; d < D; ++d) mean_gradient += dout_rows[r * width + d] * out_row[d];
       }
       backward_row(call.config, constants, stat, span, mean_gradient, scores, gradients, slopes);
+      if (call.config.recentre) attention::RecentreGradients(span, gradients);
     }
 
     std::memset(sums, 0, sizeof(float) * panel.R * width);

@@ -158,6 +158,7 @@ void CpuAttentionDecode(int threads, const AttentionSpec& spec, const AttentionS
         score::MakeRowConst(config, n - 1, n - low, spec.has_learned_scale() ? learned_s[h] : 1.0f,
                             spec.has_learned_bias() ? learned_b[h] : 0.0f,
                             spec.alibi ? score::AlibiSlope(h, shape.H) : 0.0f);
+    if (config.recentre) constants = attention::Recentre(constants, span, scores.data());
     if (spec.alibi) constants = attention::ApplyAlibi(constants, n - 1, span, scores.data());
     float scale = 0;
     call.forward_row(config, constants, span, scores.data(), &scale);

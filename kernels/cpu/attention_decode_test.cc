@@ -149,6 +149,13 @@ std::vector<AttentionVariant> Members() {
     spec.sharpen_p.reset(), spec.normalisation = Normalisation::kCount;
     members.push_back({name, spec, ""});
   }
+  for (const char* name : {"lssa", "sigmoid", "relu"}) {
+    for (const ScoreTransform transform : {ScoreTransform::kInverted, ScoreTransform::kRecentred}) {
+      AttentionSpec spec = FindAttentionVariant(name)->spec;
+      spec.transform = transform;
+      members.push_back({Name(transform), spec, ""});
+    }
+  }
   return members;
 }
 

@@ -192,16 +192,18 @@ void RowStatistics(const Config& config, const RowConst& row, const RowSpan& spa
   double scale, first;  // of b to w; b of position 0
   if (IsSharpened(config, stat)) {
     const float p = config.p;
-    shares = SumShares(span, stat.threshold, scores, [&](F8 u) __attribute__((always_inline)) {
-      const F8 y = score::SharpenedY(stat, u);
-      return y * Power::MinusOne(y, p);
-    });
+    shares = SumShares(
+        span, stat.threshold, scores, [&](F8 u) __attribute__((always_inline)) {
+          const F8 y = score::SharpenedY(stat, u);
+          return y * Power::MinusOne(y, p);
+        });
     scale = 1 / shares.sum;
     const float first_y = score::SharpenedY(stat, first_u);
     first = first_y * Power::MinusOne(first_y, p);
   } else {
     const float inverse = 1.0f / largest_u;
-    shares = SumShares(span, 0, scores, [&](F8 u) __attribute__((always_inline)) { return u * inverse; });
+    shares = SumShares(
+        span, 0, scores, [&](F8 u) __attribute__((always_inline)) { return u * inverse; });
     scale = double{std::fabs(stat.c)} * largest_u;
     first = first_u * inverse;
   }
@@ -273,9 +275,38 @@ void Backward(const Config& config, const RowConst& row, const RowStat& stat, co
   }
 }
 
+// The mean over the attended columns. In pieces of 16 blocks, so that a long row's sum goes on in double.
+double Mean(const RowSpan& span, const float* row) {
+  constexpr int kBlocks = 16;
+  double sum = 0;
+  for (int first = span.first; first < span.last; first += kBlocks) {
+    RowSpan piece = span;
+    piece.offset += (first - span.first) * span.stride;
+    piece.first = first;
+    piece.last = first + kBlocks < span.last ? first + kBlocks : span.last;
+    F8 sums[2] = {};
+    ForBlocks(
+        piece, ABLATE_BODY(half, at, packed, lanes) { sums[half.value] += lanes.Or(LoadF8(row + at), 0); });
+    sum += static_cast<double>(SumLanes(sums[0] + sums[1]));
+  }
+  return sum / (span.high - span.low);
+}
+
+void SubtractMean(const RowSpan& span, float* row) {
+  const float mean = static_cast<float>(Mean(span, row));
+  ForBlocks(
+      span, ABLATE_BODY(half, at, packed, lanes) { StoreF8(row + at, lanes.Or(LoadF8(row + at) - mean, 0)); });
+}
+
 #undef ABLATE_BODY
 
 }  // namespace
+
+RowConst Recentre(const RowConst& row, const RowSpan& span, const float* scores) {
+  return score::Recentred(row, span.high - span.low, static_cast<float>(Mean(span, scores)));
+}
+
+void RecentreGradients(const RowSpan& span, float* gradients) { SubtractMean(span, gradients); }
 
 RowConst ApplyAlibi(const RowConst& row, int query, const RowSpan& span, float* scores) {
   int64_t at = span.offset;

@@ -22,12 +22,19 @@ struct RowSpan {
 // its own, so that the members without ALiBi pay nothing.
 score::RowConst ApplyAlibi(const score::RowConst& row, int query, const RowSpan& span, float* scores);
 
+// The row whose scores are re-centred (its beta less c times the mean of the span's bare products), to be given to
+// ApplyAlibi or the passes below; and score gradients -> less their mean over the span, in place. Only for members that
+// are re-centred: the others pay nothing.
+score::RowConst Recentre(const score::RowConst& row, const RowSpan& span, const float* scores);
+void RecentreGradients(const RowSpan& span, float* gradients);
+
 // Scores (bare products q.k) -> unscaled weights, in place; returns what backward needs and, in *scale, the factor that
 // makes them weights (0 for a zero row).
 using ForwardRow = score::RowStat (*)(const score::Config& config, const score::RowConst& row, const RowSpan& span,
                                       float* scores, float* scale);
 
-// Scores (bare products q.k) -> kAttentionStatistics floats of the row's weights (backend.h); the scores are overwritten.
+// Scores (bare products q.k) -> kAttentionStatistics floats of the row's weights (backend.h); the scores are
+// overwritten.
 using StatisticsRow = void (*)(const score::Config& config, const score::RowConst& row, const RowSpan& span,
                                float* scores, float* statistics);
 

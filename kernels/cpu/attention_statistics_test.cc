@@ -130,6 +130,19 @@ TEST(CpuAttentionStatistics, EveryActivationNormalisationAndPower) {
   }
 }
 
+TEST(CpuAttentionStatistics, Transforms) {
+  for (const char* name : {"softmax", "lssar", "ssmax_bias", "relu"}) {
+    for (const ScoreTransform transform : {ScoreTransform::kInverted, ScoreTransform::kRecentred}) {
+      AttentionSpec spec = FindAttentionVariant(name)->spec;
+      spec.transform = transform;
+      const AttentionShape shape{.B = 1, .T = 90, .H = 2, .D = 16, .window = spec.sharpen_p ? 0 : 50};
+      SCOPED_TRACE(Trace(name, spec, shape) + " " + std::string(Name(transform)));
+      const Inputs in(spec, shape, 6);
+      Compare(Measured(spec, in), Expected(spec, in), shape.T);
+    }
+  }
+}
+
 TEST(CpuAttentionStatistics, Clamps) {
   for (const char* name : {"lssar", "ssmax", "softmax_sharpened", "cosine_softmax"}) {
     AttentionSpec spec = FindAttentionVariant(name)->spec;

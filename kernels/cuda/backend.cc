@@ -219,9 +219,12 @@ class CudaBackend : public Backend {
                         const Element* v, const float* learned_s, const float* learned_b, Element* out,
                         float* row_stats) override {
     Trace("AttentionForward", spec, shape, q, k, v, learned_s, learned_b, out, row_stats);
+    const int64_t scratch_bytes = AttentionForwardWorkspaceBytes(spec, shape);
+    void* scratch = scratch_bytes > 0 ? Scratch(scratch_bytes) : nullptr;
+    if (scratch_bytes > 0 && scratch == nullptr) return;
     Typed([&](auto t) {
       cuda::AttentionForward(stream_, spec, shape, t.As(q), t.As(k), t.As(v), learned_s, learned_b, t.As(out),
-                             row_stats, results_->counts);
+                             row_stats, results_->counts, scratch);
     });
   }
   AttentionCounts TakeAttentionCounts() override;
@@ -231,7 +234,7 @@ class CudaBackend : public Backend {
                          float* dlearned_s, float* dlearned_b) override {
     Trace("AttentionBackward", spec, shape, q, k, v, learned_s, learned_b, out, dout, row_stats, dq, dk, dv, dlearned_s,
           dlearned_b);
-    void* scratch = Scratch(AttentionBackwardWorkspaceBytes(shape));
+    void* scratch = Scratch(AttentionBackwardWorkspaceBytes(spec, shape));
     if (scratch == nullptr) return;
     Typed([&](auto t) {
       cuda::AttentionBackward(stream_, spec, shape, t.As(q), t.As(k), t.As(v), learned_s, learned_b, t.As(out),
@@ -244,17 +247,18 @@ class CudaBackend : public Backend {
   void AttentionStatistics(const AttentionSpec& spec, const AttentionShape& shape, const Element* q, const Element* k,
                            const float* learned_s, const float* learned_b, float* statistics) override {
     Trace("AttentionStatistics", spec, shape, q, k, learned_s, learned_b, statistics);
+    const int64_t scratch_bytes = AttentionForwardWorkspaceBytes(spec, shape);
+    void* scratch = scratch_bytes > 0 ? Scratch(scratch_bytes) : nullptr;
+    if (scratch_bytes > 0 && scratch == nullptr) return;
     Typed([&](auto t) {
-      cuda::AttentionStatistics(stream_, spec, shape, t.As(q), t.As(k), learned_s, learned_b, statistics);
+      cuda::AttentionStatistics(stream_, spec, shape, t.As(q), t.As(k), learned_s, learned_b, statistics, scratch);
     });
   }
 
   void CacheKeyValue(const Element* qkv, Element* keys, Element* values, const AttentionShape& shape,
                      int capacity) override {
     Trace("CacheKeyValue", qkv, keys, values, shape, capacity);
-    Typed([&](auto t) {
-      cuda::CacheKeyValue(stream_, t.As(qkv), t.As(keys), t.As(values), shape, capacity);
-    });
+    Typed([&](auto t) { cuda::CacheKeyValue(stream_, t.As(qkv), t.As(keys), t.As(values), shape, capacity); });
   }
   void AttentionDecode(const AttentionSpec& spec, const AttentionShape& shape, int capacity, const int32_t* lengths,
                        const Element* qkv, const float* cos, const float* sin, const float* learned_s,
@@ -366,7 +370,7 @@ class CudaBackend : public Backend {
       MixValue(value.qk_norm), MixValue(value.scale), MixValue(value.scale_constant), MixValue(value.activation);
       MixValue(value.normalisation), MixValue(value.logit_bias), MixValue(value.train_length);
       MixValue(value.sharpen_p.value_or(0)), MixValue(value.sharpen_offset), MixValue(value.offset_free_rows);
-      MixValue(value.alibi), MixValue(value.scale_clamp), MixValue(value.sharpen_clamp);
+      MixValue(value.alibi), MixValue(value.scale_clamp), MixValue(value.sharpen_clamp), MixValue(value.transform);
     } else if constexpr (std::is_pointer_v<T>) {
       Mix(reinterpret_cast<uintptr_t>(value));
     } else if constexpr (std::is_floating_point_v<T>) {
@@ -408,11 +412,12 @@ class CudaBackend : public Backend {
   absl::Status first_;  // a failure that Repeat had to take out of gpu.h's hands
 };
 
-// Beside the rounded twins of bf16, which hang on the number of weights and are planned with them.
+// Beside the rounded twins of bf16, which hang on the number of weights and are planned with them; and without what
+// re-centred scores add, a float32 array of the size of q.
 int64_t CudaBackend::WorkspaceBytes(const AttentionShape& shape, int /*V*/, bool backward) const {
   if (!backward) return 0;
   const int N = shape.B * shape.T, C = shape.H * shape.D;
-  const int64_t most = std::max({AttentionBackwardWorkspaceBytes(shape), EmbeddingScratchBytes(N, C),
+  const int64_t most = std::max({AttentionBackwardWorkspaceBytes({}, shape), EmbeddingScratchBytes(N, C),
                                  FloatBytes(LayerNormPartialFloats(N, C)), FloatBytes(BiasPartialFloats(N, 4 * C))});
   return std::max<int64_t>(0, most + kScratchStep - scratch_bytes_);
 }

@@ -172,14 +172,21 @@ AttentionResult Attention(const AttentionSpec& spec, int T, int D, int window, c
   for (int i = 0; i < T; ++i) {
     const int first = window > 0 ? std::max(0, i - window + 1) : 0;
     const double n = i - first + 1;
-    const Scale scale = ScaleOf(spec, D, n, learned_s, learned_b);
+    Scale scale = ScaleOf(spec, D, n, learned_s, learned_b);
+    if (spec.transform == ScoreTransform::kInverted) scale = {-scale.c, -scale.by_s, -scale.by_b};
+    const bool recentred = spec.transform == ScoreTransform::kRecentred;
     const double beta = BiasOf(spec, n);
     const size_t at = static_cast<size_t>(i) * D;
 
-    double largest_z = -HUGE_VAL;
+    double largest_z = -HUGE_VAL, mean_x = 0;
     for (int j = first; j <= i; ++j) {
       dot[j] = Dot(q + at, k + static_cast<size_t>(j) * D, D);
-      z[j] = scale.c * dot[j] + beta - (spec.alibi ? alibi_slope * (i - j) : 0.0);
+      mean_x += scale.c * dot[j] / n;
+    }
+    for (int j = first; j <= i; ++j) {
+      double x = recentred ? scale.c * dot[j] - mean_x : scale.c * dot[j];
+      if (recentred && n == 1) x = 0;  // exactly, whatever the rounding
+      z[j] = x + beta - (spec.alibi ? alibi_slope * (i - j) : 0.0);
       largest_z = std::max(largest_z, z[j]);
     }
     // Under l1 a common factor of the row cancels, so exp may be shifted.
@@ -248,9 +255,13 @@ AttentionResult Attention(const AttentionSpec& spec, int T, int D, int window, c
     }
     double mean_da = 0;
     for (int j = first; l1 && j <= i; ++j) mean_da += a[j] * dz[j];
-    double by_c = 0;
+    double by_c = 0, mean_dz = 0;
     for (int j = first; j <= i; ++j) {
       dz[j] = (dz[j] - mean_da) * factor * PhiSlope(activation, z[j] - shift);
+      mean_dz += dz[j] / n;
+    }
+    for (int j = first; j <= i; ++j) {
+      if (recentred) dz[j] -= mean_dz;
       by_c += dz[j] * dot[j];
       for (int d = 0; d < D; ++d) {
         result.dq[at + d] += scale.c * dz[j] * k[static_cast<size_t>(j) * D + d];

@@ -15,7 +15,7 @@ struct AttentionResult {
   std::vector<double> out;         // [T, D]
   std::vector<double> weight_sum;  // [T]: sum of the final weights of a row (1 under l1)
   AttentionCounts counts;
-  std::vector<int> zero_rows;  // 0-based rows whose weights are all zero
+  std::vector<int> zero_rows;   // 0-based rows whose weights are all zero
   std::vector<double> weights;  // [T, T]: the final weights, 0 where a row does not attend
   std::vector<int> zeros;       // [T]: attended keys whose weight the formula makes 0 (phi = 0, or y = 0)
   std::vector<int> kinds;       // [T]: kRowKind of backend.h

@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/attention/decomposition_cases.h"
 #include "kernels/attention/golden_cases.h"
 
 namespace ablate {
@@ -110,6 +111,62 @@ TEST(ReferenceAttention, GradientsOfEveryVariantAgreeWithFiniteDifferences) {
       spec.sharpen_offset = 0.5;
       spec.offset_free_rows = 0;
       CheckFiniteDifferences(spec, 9, 6, 5);
+    }
+  }
+}
+
+TEST(ReferenceAttention, GradientsOfSoftmaxTakenApartAgreeWithFiniteDifferences) {
+  for (const NamedSpec& member : DecompositionCases()) {
+    SCOPED_TRACE(member.name);
+    CheckFiniteDifferences(member.spec, 9, 6, 0);
+    CheckFiniteDifferences(member.spec, 9, 6, 4);
+  }
+}
+
+// The definitions of docs/attention.md by other means: -x is x of -q; x less its mean is x of k less the mean key, row
+// by row; and a shift of all scores of a row changes nothing under exp and l1.
+TEST(ReferenceAttention, TransformsAreTheFormula) {
+  const int T = 12, D = 4;
+  const std::vector<double> q = Normal(T * D, 1), k = Normal(T * D, 2), v = Normal(T * D, 3), dout = Normal(T * D, 4);
+  for (const NamedSpec& member : DecompositionCases()) {
+    if (member.spec.transform == ScoreTransform::kNone || member.spec.qk_norm == QkNorm::kL2) continue;
+    for (int window : {0, 5}) {
+      SCOPED_TRACE(member.name + " window " + std::to_string(window));
+      AttentionSpec plain = member.spec;
+      plain.transform = ScoreTransform::kNone;
+      const AttentionResult got =
+          Attention(member.spec, T, D, window, q.data(), k.data(), v.data(), 0.8, 0.3, dout.data(), 0.3);
+      if (member.spec.transform == ScoreTransform::kInverted) {
+        std::vector<double> minus_q = q;
+        for (double& x : minus_q) x = -x;
+        AttentionResult want =
+            Attention(plain, T, D, window, minus_q.data(), k.data(), v.data(), 0.8, 0.3, dout.data(), 0.3);
+        for (double& x : want.dq) x = -x;
+        EXPECT_LT(RelativeError(got.out, want.out), 1e-10);
+        EXPECT_LT(RelativeError(got.dq, want.dq), 1e-10);
+        EXPECT_LT(RelativeError(got.dk, want.dk), 1e-10);
+        EXPECT_NEAR(got.dlearned_s, want.dlearned_s, 1e-10);
+        continue;
+      }
+      for (int i = 0; i < T; ++i) {
+        const int first = window > 0 ? std::max(0, i - window + 1) : 0;
+        std::vector<double> centred = k;
+        for (int d = 0; d < D; ++d) {
+          double mean = 0;
+          for (int j = first; j <= i; ++j) mean += k[j * D + d] / (i - first + 1);
+          for (int j = 0; j < T; ++j) centred[j * D + d] -= mean;
+        }
+        const AttentionResult want =
+            Attention(plain, T, D, window, q.data(), centred.data(), v.data(), 0.8, 0.3, nullptr, 0.3);
+        for (int d = 0; d < D; ++d) EXPECT_NEAR(got.out[i * D + d], want.out[i * D + d], 1e-10);
+      }
+      if (plain.activation == Activation::kExp && plain.normalisation == Normalisation::kL1) {
+        const AttentionResult same =
+            Attention(plain, T, D, window, q.data(), k.data(), v.data(), 0.8, 0.3, dout.data(), 0.3);
+        EXPECT_LT(RelativeError(got.out, same.out), 1e-10);
+        EXPECT_LT(RelativeError(got.dq, same.dq), 1e-10);
+        EXPECT_LT(RelativeError(got.dk, same.dk), 1e-10);
+      }
     }
   }
 }

@@ -30,21 +30,23 @@ bool SupportsHeadDim<bf16>(int D);
 
 // learned_s, learned_b [H]: null where the spec has none. row_stats: null when no backward follows.
 // counts: device memory [2], zero rows and uncontrasted rows, added to; may be null.
+// workspace: AttentionForwardWorkspaceBytes(spec, shape) bytes, 16-byte aligned, overwritten; null where these are
+// none.
 template <class T>
 void AttentionForward(cudaStream_t stream, const AttentionSpec& spec, const AttentionShape& shape, const T* q,
                       const T* k, const T* v, const float* learned_s, const float* learned_b, T* out, float* row_stats,
-                      unsigned long long* counts);
+                      unsigned long long* counts, void* workspace = nullptr);
 template <>
 void AttentionForward(cudaStream_t stream, const AttentionSpec& spec, const AttentionShape& shape, const float* q,
                       const float* k, const float* v, const float* learned_s, const float* learned_b, float* out,
-                      float* row_stats, unsigned long long* counts);
+                      float* row_stats, unsigned long long* counts, void* workspace);
 template <>
 void AttentionForward(cudaStream_t stream, const AttentionSpec& spec, const AttentionShape& shape, const bf16* q,
                       const bf16* k, const bf16* v, const float* learned_s, const float* learned_b, bf16* out,
-                      float* row_stats, unsigned long long* counts);
+                      float* row_stats, unsigned long long* counts, void* workspace);
 
 // out, row_stats as forward left them. dq, dk, dv overwritten; dlearned_s, dlearned_b [H] += (null where the spec has
-// none). workspace: AttentionBackwardWorkspaceBytes(shape) bytes, 16-byte aligned, overwritten.
+// none). workspace: AttentionBackwardWorkspaceBytes(spec, shape) bytes, 16-byte aligned, overwritten.
 template <class T>
 void AttentionBackward(cudaStream_t stream, const AttentionSpec& spec, const AttentionShape& shape, const T* q,
                        const T* k, const T* v, const float* learned_s, const float* learned_b, const T* out,
@@ -61,12 +63,15 @@ void AttentionBackward(cudaStream_t stream, const AttentionSpec& spec, const Att
                        const bf16* dout, const float* row_stats, bf16* dq, bf16* dk, bf16* dv, float* dlearned_s,
                        float* dlearned_b, void* workspace);
 
-// statistics: [B,H,T,kAttentionStatistics] float32 for both types.
+// statistics: [B,H,T,kAttentionStatistics] float32 for both types. workspace: as AttentionForward's.
 template <class T>
 void AttentionStatistics(cudaStream_t stream, const AttentionSpec& spec, const AttentionShape& shape, const T* q,
-                         const T* k, const float* learned_s, const float* learned_b, float* statistics);
+                         const T* k, const float* learned_s, const float* learned_b, float* statistics,
+                         void* workspace = nullptr);
 
-// Linear in B H T; enough for either type.
-int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape);
+// Linear in T; enough for either type. Forward needs none but for re-centred scores, for which backward's holds B H T D
+// floats too.
+int64_t AttentionForwardWorkspaceBytes(const AttentionSpec& spec, const AttentionShape& shape);
+int64_t AttentionBackwardWorkspaceBytes(const AttentionSpec& spec, const AttentionShape& shape);
 
 }  // namespace ablate::cuda

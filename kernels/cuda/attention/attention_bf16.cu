@@ -3,6 +3,7 @@
 
 #include "glog/logging.h"
 #include "kernels/cuda/attention/kernels_bf16.h"
+#include "kernels/cuda/attention/recentre.h"
 
 namespace ablate::cuda {
 namespace {
@@ -25,8 +26,12 @@ Args MakeArgs(const AttentionSpec& spec, const AttentionShape& shape, const bf16
 template <>
 void AttentionForward(cudaStream_t stream, const AttentionSpec& spec, const AttentionShape& shape, const bf16* q,
                       const bf16* k, const bf16* v, const float* learned_s, const float* learned_b, bf16* out,
-                      float* row_stats, unsigned long long* counts) {
+                      float* row_stats, unsigned long long* counts, void* workspace) {
   Args args = MakeArgs(spec, shape, q, k, v, learned_s, learned_b);
+  args.problem.recentring = attention::ForwardRecentring(spec, workspace);
+  if (args.problem.config.recentre) {
+    attention::LaunchMeanKeys(stream, args.problem, q, k, nullptr, args.problem.recentring.mean_products);
+  }
   args.out = out;
   args.row_stats = row_stats;
   args.counts = counts;
@@ -50,7 +55,15 @@ void AttentionBackward(cudaStream_t stream, const AttentionSpec& spec, const Att
   if (spec.has_learned_scale()) {
     args.scale_sums = reinterpret_cast<float2*>(args.row_uses + padded_rows * attention_bf16::kRowUses);
   }
+  args.problem.recentring = attention::BackwardRecentring(spec, shape, workspace);
+  const attention::Recentring& recentring = args.problem.recentring;
+  if (args.problem.config.recentre) {
+    attention::LaunchMeanKeys(stream, args.problem, q, k, recentring.vectors, recentring.mean_products);
+  }
   attention_bf16::LaunchBackwardRows(stream, args);
+  if (args.problem.config.recentre) {
+    attention::LaunchKeySums(stream, args.problem, q, recentring.row_weights, recentring.vectors);
+  }
   attention::AddLearnedGradients(stream, spec, shape, args.scale_sums, attention_bf16::RowBlocks(shape.T), dlearned_s,
                                  dlearned_b);
   attention_bf16::LaunchBackwardColumns(stream, args);

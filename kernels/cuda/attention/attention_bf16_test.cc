@@ -120,8 +120,14 @@ TEST(AttentionBf16, EveryVariantAtTheModelledWidth) {
 // Softmax taken apart, over several tiles.
 TEST(AttentionBf16, Decomposition) {
   for (const NamedSpec& member : DecompositionCases()) {
-    Compare(member.name, member.spec, {.B = 1, .T = 200, .H = 1, .D = 64}, 31);
-    Compare(member.name, member.spec, {.B = 1, .T = 150, .H = 1, .D = 96, .window = 70}, 32);
+    // As in EveryValueOfEveryAxis: u'/u has no bound where phi has a zero.
+    const Activation phi = member.spec.activation;
+    const bool unbounded = member.spec.normalisation == Normalisation::kL1 && !member.spec.sharpen_p &&
+                           (phi == Activation::kRelu || phi == Activation::kReluSquared || phi == Activation::kAbs ||
+                            phi == Activation::kSquare);
+    const Exactness exactness{.slack = unbounded ? 10.0 : 1.0};
+    Compare(member.name, member.spec, {.B = 1, .T = 130, .H = 1, .D = 64}, 31, 1, exactness);
+    Compare(member.name, member.spec, {.B = 1, .T = 100, .H = 1, .D = 96, .window = 45}, 32, 1, exactness);
   }
 }
 

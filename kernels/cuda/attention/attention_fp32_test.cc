@@ -59,7 +59,7 @@ TEST(CudaAttention, EveryVariantOnEveryShape) {
 TEST(CudaAttention, Decomposition) {
   for (const NamedSpec& member : DecompositionCases()) {
     for (const AttentionShape& shape :
-         {AttentionShape{.B = 1, .T = 150, .H = 2, .D = 32}, {.B = 1, .T = 131, .H = 1, .D = 64, .window = 70}}) {
+         {AttentionShape{.B = 2, .T = 70, .H = 2, .D = 32}, {.B = 1, .T = 131, .H = 1, .D = 64, .window = 70}}) {
       SCOPED_TRACE(Trace(member.name, member.spec, shape));
       CompareWithReference(member.spec, Inputs(member.spec, shape, 77));
       if (::testing::Test::HasFailure()) return;
@@ -407,9 +407,14 @@ TEST(CudaAttention, SaysWhichHeadDimensionsItTakes) {
 }
 
 TEST(CudaAttention, WorkspaceIsLinearInTheLength) {
-  const int64_t at_1k = AttentionBackwardWorkspaceBytes({.B = 2, .T = 1024, .H = 12, .D = 64});
-  EXPECT_EQ(AttentionBackwardWorkspaceBytes({.B = 2, .T = 16384, .H = 12, .D = 64}), 16 * at_1k);
-  EXPECT_LE(at_1k, 2 * 1024 * 12 * 64);  // bytes a row
+  const AttentionShape at_1k{.B = 2, .T = 1024, .H = 12, .D = 64}, at_16k{.B = 2, .T = 16384, .H = 12, .D = 64};
+  EXPECT_LE(AttentionBackwardWorkspaceBytes({}, at_1k), 2 * 1024 * 12 * 64);  // bytes a row
+  EXPECT_EQ(AttentionForwardWorkspaceBytes({}, at_16k), 0);
+  for (ScoreTransform transform : {ScoreTransform::kNone, ScoreTransform::kRecentred}) {
+    const AttentionSpec spec{.transform = transform};
+    EXPECT_EQ(AttentionBackwardWorkspaceBytes(spec, at_16k), 16 * AttentionBackwardWorkspaceBytes(spec, at_1k));
+    EXPECT_EQ(AttentionForwardWorkspaceBytes(spec, at_16k), 16 * AttentionForwardWorkspaceBytes(spec, at_1k));
+  }
 }
 
 }  // namespace

@@ -95,8 +95,9 @@ Outputs RunAttention(const AttentionSpec& spec, const Inputs& in) {
   DeviceArray<float> s(in.s), b(in.b), ds(Floats(in.s.size(), kBefore)), db(Floats(in.s.size(), kBefore)),
       stats(AttentionRowStatFloats(in.shape));
   DeviceArray<unsigned long long> counts(std::vector<unsigned long long>(2, kCountsBefore));
-  DeviceArray<char> workspace(AttentionBackwardWorkspaceBytes(in.shape));
-  AttentionForward<T>(nullptr, spec, in.shape, q, k, v, s, b, out, stats, counts);
+  DeviceArray<char> forward_workspace(AttentionForwardWorkspaceBytes(spec, in.shape) + 1);
+  DeviceArray<char> workspace(AttentionBackwardWorkspaceBytes(spec, in.shape));
+  AttentionForward<T>(nullptr, spec, in.shape, q, k, v, s, b, out, stats, counts, forward_workspace);
   AttentionBackward<T>(nullptr, spec, in.shape, q, k, v, s, b, out, dout, stats, dq, dk, dv, ds, db, workspace);
   Outputs r{.out = Widened(out.ToHost()),
             .stats = stats.ToHost(),

@@ -158,6 +158,13 @@ __global__ void __launch_bounds__(kThreads, Layout<kD>::kBlocksPerSm) Bf16Backwa
           AddProduct<kD, N>(left, q_tiles + at, D, lane, dk);
         }
       });
+  if (problem.config.recentre) {
+    ForElements<kD / 8>([&](int j, int e) {
+      const int row = key + lane / 4 + e / 2 * 8, column = 8 * j + 2 * (lane % 4) + e % 2;
+      if (row >= T || column >= D) return;
+      dk[j][e] -= problem.recentring.vectors[(int64_t{place.head} * T + row) * D + column];
+    });
+  }
   const float one[2] = {1, 1};
   Store(dk, one, args.dk + place.HeadOffset(args), D, key, T, D, lane);
   Store(dv, one, args.dv + place.HeadOffset(args), D, key, T, D, lane);

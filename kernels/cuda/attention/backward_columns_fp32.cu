@@ -152,6 +152,11 @@ __global__ void __launch_bounds__(kThreads, 2)
     for (int c = 0; c < Tile::kOut; c += 2) {
       const int column = 2 * (thread % 16) + 16 * c;
       if (column >= D) continue;
+      if (problem.config.recentre) {
+        const float* const sum = problem.recentring.vectors + (head_at + key + j) * D + column;
+        dk_sums[i][c] -= sum[0];
+        dk_sums[i][c + 1] -= sum[1];
+      }
       *reinterpret_cast<float2*>(dk + int64_t{j} * D + column) = make_float2(dk_sums[i][c], dk_sums[i][c + 1]);
       *reinterpret_cast<float2*>(dv + int64_t{j} * D + column) = make_float2(dv_sums[i][c], dv_sums[i][c + 1]);
     }

@@ -89,6 +89,8 @@ __global__ void __launch_bounds__(kThreads, Layout<kSharpen, kD>::kBlocksPerSm) 
   const LeftRows<kD, L::kHold> dout_left(dout_tile + warp * 16 * kStride<kD>, lane);
 
   float sum[kD / 8][4], slope_sum[kD / 8][4], h_sum[2] = {0, 0};
+  const bool recentre = problem.config.recentre;
+  float ds_of_row[2] = {0, 0}, slope_of_row[2] = {0, 0};  // sums of what k is multiplied with, if re-centred
   SetZero(sum);
   SetZero(slope_sum);
   ForTiles<L::kKeys>(
@@ -127,12 +129,17 @@ __global__ void __launch_bounds__(kThreads, Layout<kSharpen, kD>::kBlocksPerSm) 
             uint32_t with_h[N / 2][4], without[N / 2][4];
             AsLeft(g, with_h);
             AsLeft(slope, without);
+            if (recentre) {
+              AddLeft(with_h, ds_of_row);
+              AddLeft(without, slope_of_row);
+            }
             AddProducts<kD, N>(with_h, without, k_tiles + at, D, lane, sum, slope_sum);
           } else {
             ForElements<N>([&](int j, int e) { g[j][e] = (g[j][e] - mean[e / 2]) * h_factor[e / 2] * slope[j][e]; });
             Restrict(attended, 0, g);
             uint32_t left[N / 2][4];
             AsLeft(g, left);
+            if (recentre) AddLeft(left, ds_of_row);
             AddProduct<kD, N>(left, k_tiles + at, D, lane, sum);
           }
         }
@@ -147,13 +154,23 @@ __global__ void __launch_bounds__(kThreads, Layout<kSharpen, kD>::kBlocksPerSm) 
     const float a_out = plain[r] ? 1.0f : stat.a;
     const float h = RowSum(h_sum[r]);
     const float e_prime = kSharpen && !plain[r] ? score::SumHFactor(row) * h : 0.0f;
-    float by_c = 0;
+    float by_c = 0, r_sum = 0;
+    if (recentre) {
+      r_sum = RowSum(ds_of_row[r]);
+      if (kSharpen) r_sum -= e_prime * RowSum(slope_of_row[r]);
+      r_sum *= a_out;
+      if (lane % 4 == 0 && i < T) attention::StoreRowWeight(problem, place.head, i, c[r], r_sum);
+    }
 #pragma unroll
     for (int j = 0; j < kD / 8; ++j) {
 #pragma unroll
       for (int e = 2 * r; e < 2 * r + 2; ++e) {
         if (kSharpen) sum[j][e] -= e_prime * slope_sum[j][e];
         sum[j][e] *= a_out;
+        const int column = 8 * j + 2 * (lane % 4) + e % 2;
+        if (recentre && i < T && column < D) {
+          sum[j][e] -= r_sum * problem.recentring.vectors[(int64_t{place.head} * T + i) * D + column];
+        }
       }
       if (args.scale_sums == nullptr) continue;
       const float2 q =

@@ -23,7 +23,7 @@ struct RowsTile {
   static constexpr int kR = kWarpRows / 4, kC = kKeys / 8, kOutRows = kWarpRows / 2, kOut = kWidth / 16;
   static constexpr int kQ = 0, kDout = kQ + kRows * kStride, kK = kDout + kRows * kStride, kV = kK + kKeys * kStride,
                        kScores = kV + kKeys * kStride, kGradients = kScores + kRows * kScoreStride,
-                       kFactors = kGradients + kRows * kScoreStride, kFloats = kFactors + 2 * kRows;
+                       kFactors = kGradients + kRows * kScoreStride, kFloats = kFactors + 3 * kRows;
   static constexpr size_t kBytes = kFloats * sizeof(float);
   static_assert(kBytes <= kMostSharedBytes);
 };
@@ -100,7 +100,8 @@ __global__ void __launch_bounds__(kThreads, 2)
     mean_gradient = sum_of_row(mean_gradient);
   }
 
-  float h_sum = 0;
+  const bool recentre = problem.config.recentre;
+  float h_sum = 0, ds_sum = 0, slope_sum = 0;  // of the row; the last two, of what k is multiplied with, if re-centred
   float sums[kOutRows][kOut] = {}, slope_sums[kSharpen ? kOutRows : 1][kSharpen ? kOut : 1] = {};
   const float* const warp_scores = shared + Tile::kScores + warp * kWarpRows * kScoreStride;
   const float* const warp_gradients = shared + Tile::kGradients + warp * kWarpRows * kScoreStride;
@@ -130,6 +131,7 @@ __global__ void __launch_bounds__(kThreads, 2)
                                                h_sum += Sum4(h);
 #pragma unroll
                                                for (int e = 0; e < 4; ++e) h[e] *= slope[e];
+                                               if (recentre) ds_sum += Sum4(h), slope_sum += Sum4(slope);
                                                StoreFloat4(tile_row.gradients + column, h);
                                                StoreFloat4(tile_row.scores + column, slope);
                                              });
@@ -137,6 +139,7 @@ __global__ void __launch_bounds__(kThreads, 2)
         PlainGradients<kKeys, kRowLanes>(activation, constants, stat, mean_gradient, tile_row,
                                          [&](int column, const float(&)[4], const float(&ds)[4]) {
                                            const float zero[4] = {};
+                                           if (recentre) ds_sum += Sum4(ds);
                                            StoreFloat4(tile_row.gradients + column, ds);
                                            if (kSharpen) StoreFloat4(tile_row.scores + column, zero);
                                          });
@@ -160,9 +163,13 @@ __global__ void __launch_bounds__(kThreads, 2)
   const float e = score::SumHFactor(constants) * sum_of_row(h_sum);
   float* const scales = shared + Tile::kFactors + warp * kWarpRows;
   float* const e_of_rows = scales + kRows;
+  float* const r_of_rows = scales + 2 * kRows;
+  const float r_of_row = recentre ? score::MulAdd(-e, sum_of_row(slope_sum), sum_of_row(ds_sum)) : 0.0f;
   if (lane < kWarpRows) {
     scales[lane] = constants.c;
     e_of_rows[lane] = e;
+    r_of_rows[lane] = r_of_row;
+    if (recentre && has_row) StoreRowWeight(problem, head, row, constants.c, r_of_row);
     if (has_row) StoreRowGradient(workspace.rows, head_at + row, {constants.c, constants.beta, mean_gradient, e});
   }
   __syncwarp();
@@ -183,6 +190,11 @@ __global__ void __launch_bounds__(kThreads, 2)
         sums[r][c + 1] = score::MulAdd(-e_of_row, slope_sums[r][c + 1], sums[r][c + 1]);
       }
       if (column >= D) continue;
+      if (recentre && exists) {
+        const float* const mean = problem.recentring.vectors + (head_at + first_row + row_of_sums) * D + column;
+        sums[r][c] = score::MulAdd(-r_of_rows[row_in_warp], mean[0], sums[r][c]);
+        sums[r][c + 1] = score::MulAdd(-r_of_rows[row_in_warp], mean[1], sums[r][c + 1]);
+      }
       const float* const q_at = q_tile + row_of_sums * kStride + column;
       product = score::MulAdd(sums[r][c], q_at[0], product);
       product = score::MulAdd(sums[r][c + 1], q_at[1], product);

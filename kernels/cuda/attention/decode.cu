@@ -183,7 +183,12 @@ __global__ void __launch_bounds__(kRowThreads) DecodeRowKernel(Decode<T> call) {
   const int head = static_cast<int>(blockIdx.x), D = problem.D, n = Keys(call, head), thread = threadIdx.x;
   const int low = attention::FirstKey(problem, n - 1);
   float* const scores = call.scores + static_cast<int64_t>(head) * problem.T;
-  const score::RowConst row = attention::RowOf(problem, head, n - 1);
+  score::RowConst row = attention::RowOf(problem, head, n - 1);
+  if (problem.config.recentre) {
+    float products = 0;
+    for (int key = low + thread; key < n; key += kRowThreads) products += scores[key];
+    row = score::Recentred(row, n - low, BlockSum(products, parts) / static_cast<float>(n - low));
+  }
   const auto score_of = [&](int key) {
     return score::AlibiScore(row, scores[key], static_cast<float>(n - 1 - key));
   };

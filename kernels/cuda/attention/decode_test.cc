@@ -136,6 +136,13 @@ std::vector<AttentionVariant> Members() {
   AttentionSpec clamped = FindAttentionVariant("lssar")->spec;
   clamped.scale_clamp = 20, clamped.sharpen_clamp = 30;
   members.push_back({"lssar_clamped", clamped, ""});
+  for (const char* name : {"lssa", "sigmoid", "relu"}) {
+    for (const ScoreTransform transform : {ScoreTransform::kInverted, ScoreTransform::kRecentred}) {
+      AttentionSpec spec = FindAttentionVariant(name)->spec;
+      spec.transform = transform;
+      members.push_back({Name(transform), spec, ""});
+    }
+  }
   return members;
 }
 

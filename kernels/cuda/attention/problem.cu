@@ -11,6 +11,16 @@ namespace {
 
 int64_t Rows(const AttentionShape& shape) { return int64_t{shape.B} * shape.H * shape.T; }
 
+constexpr int64_t kFloatBytes = sizeof(float);
+
+// Of AttentionBackward's workspace, before what re-centring adds.
+int64_t PlainWorkspaceBytes(const AttentionShape& shape) {
+  const int64_t tiles = int64_t{shape.B} * shape.H * CeilDiv(shape.T, kRowsOfPartial);
+  const int64_t of_fp32 = Rows(shape) * static_cast<int64_t>(sizeof(float4));
+  const int64_t of_bf16 = tiles * kRowsOfPartial * kBf16RowFloats * kFloatBytes;
+  return std::max(of_fp32, of_bf16) + tiles * static_cast<int64_t>(sizeof(float2));
+}
+
 // A block a head. Lane l sums the partials l, l + 32, ... of the head in every sequence; then the lanes are folded.
 __global__ void __launch_bounds__(kWarpSize)
     AddLearnedGradientsKernel(int B, int H, int tiles, const float2* partials, float* dlearned_s, float* dlearned_b) {
@@ -59,6 +69,18 @@ Workspace WorkspaceOf(const AttentionShape& shape, void* workspace) {
   return {.rows = rows, .partials = reinterpret_cast<float2*>(rows + Rows(shape))};
 }
 
+Recentring ForwardRecentring(const AttentionSpec& spec, void* workspace) {
+  if (spec.transform != ScoreTransform::kRecentred) return {};
+  CHECK(workspace != nullptr) << "attention: re-centred scores need a workspace";
+  return {.mean_products = static_cast<float*>(workspace), .row_weights = nullptr, .vectors = nullptr};
+}
+
+Recentring BackwardRecentring(const AttentionSpec& spec, const AttentionShape& shape, void* workspace) {
+  if (spec.transform != ScoreTransform::kRecentred) return {};
+  float* const parts = static_cast<float*>(workspace) + PlainWorkspaceBytes(shape) / kFloatBytes;
+  return {.mean_products = parts, .row_weights = parts + Rows(shape), .vectors = parts + 2 * Rows(shape)};
+}
+
 void AddLearnedGradients(cudaStream_t stream, const AttentionSpec& spec, const AttentionShape& shape,
                          const float2* partials, int tiles, float* dlearned_s, float* dlearned_b) {
   if (!spec.has_learned_scale()) return;
@@ -79,13 +101,14 @@ bool SupportsHeadDim<bf16>(int D) {
   return D >= 8 && D <= 128 && D % 8 == 0;
 }
 
-int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) {
-  const int64_t heads = int64_t{shape.B} * shape.H;
-  const int64_t tiles = heads * CeilDiv(shape.T, attention::kRowsOfPartial);
-  const int64_t of_fp32 = attention::Rows(shape) * static_cast<int64_t>(sizeof(float4));
-  const int64_t of_bf16 =
-      tiles * attention::kRowsOfPartial * attention::kBf16RowFloats * static_cast<int64_t>(sizeof(float));
-  return std::max(of_fp32, of_bf16) + tiles * static_cast<int64_t>(sizeof(float2));
+int64_t AttentionForwardWorkspaceBytes(const AttentionSpec& spec, const AttentionShape& shape) {
+  return spec.transform == ScoreTransform::kRecentred ? attention::Rows(shape) * attention::kFloatBytes : 0;
+}
+
+int64_t AttentionBackwardWorkspaceBytes(const AttentionSpec& spec, const AttentionShape& shape) {
+  const int64_t plain = attention::PlainWorkspaceBytes(shape);
+  if (spec.transform != ScoreTransform::kRecentred) return plain;
+  return plain + attention::Rows(shape) * (2 + shape.D) * attention::kFloatBytes;
 }
 
 }  // namespace ablate::cuda

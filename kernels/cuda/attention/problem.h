@@ -14,6 +14,13 @@
 
 namespace ablate::cuda::attention {
 
+// Of re-centred scores, and null for all others (recentre.h has the formulas).
+struct Recentring {
+  float* mean_products;  // [B,H,T]
+  float* row_weights;    // [B,H,T]; of backward, as what follows
+  float* vectors;        // [B,H,T,D]
+};
+
 // Plain data, passed to kernels by value.
 struct Problem {
   score::Config config;
@@ -23,6 +30,7 @@ struct Problem {
   bool alibi;
   const float* learned_s;  // [H], null: 1
   const float* learned_b;  // [H], null: 0
+  Recentring recentring = {};
 };
 
 // Checks the arguments' contract but for the head dimension.
@@ -38,13 +46,20 @@ __host__ __device__ __forceinline__ int LastRow(const Problem& problem, int key)
   return problem.window > 0 && key < problem.T - problem.window ? key + problem.window : problem.T;
 }
 
-// row < T.
+// Of rows that only fill up a tile (T and more), anything finite.
 __device__ __forceinline__ score::RowConst RowOf(const Problem& problem, int head, int row) {
-  const int h = head % problem.H;
-  return score::MakeRowConst(problem.config, row, row - FirstKey(problem, row) + 1,
-                             problem.learned_s != nullptr ? problem.learned_s[h] : 1.0f,
-                             problem.learned_b != nullptr ? problem.learned_b[h] : 0.0f,
-                             problem.alibi ? score::AlibiSlope(h, problem.H) : 0.0f);
+  const int h = head % problem.H, n = row - FirstKey(problem, row) + 1;
+  const score::RowConst constants =
+      score::MakeRowConst(problem.config, row, n, problem.learned_s != nullptr ? problem.learned_s[h] : 1.0f,
+                          problem.learned_b != nullptr ? problem.learned_b[h] : 0.0f,
+                          problem.alibi ? score::AlibiSlope(h, problem.H) : 0.0f);
+  if (problem.recentring.mean_products == nullptr || row >= problem.T) return constants;
+  return score::Recentred(constants, n, problem.recentring.mean_products[static_cast<int64_t>(head) * problem.T + row]);
+}
+// What the rows kernel leaves of a re-centred row for LaunchKeySums; r: the sum of its score gradients.
+__device__ __forceinline__ void StoreRowWeight(const Problem& problem, int head, int row, float c, float r) {
+  const float n = static_cast<float>(row - FirstKey(problem, row) + 1);
+  problem.recentring.row_weights[static_cast<int64_t>(head) * problem.T + row] = c * r / n;
 }
 
 // --- exp and tails: rows whose scores are shifted by their maximum (score.h: kShifted, kExpTail) ---
@@ -97,6 +112,9 @@ inline constexpr int kRowsOfPartial = 64;  // tiles of the rows kernel are no sm
 // Of the bf16 kernels instead, which lay out the workspace themselves (kernels_bf16.h): floats a row, of whole tiles.
 inline constexpr int kBf16RowFloats = 9;
 Workspace WorkspaceOf(const AttentionShape& shape, void* workspace);
+// Of AttentionForward's workspace, or behind the other parts of AttentionBackward's. All null unless re-centred.
+Recentring ForwardRecentring(const AttentionSpec& spec, void* workspace);
+Recentring BackwardRecentring(const AttentionSpec& spec, const AttentionShape& shape, void* workspace);
 
 __device__ __forceinline__ RowGradient LoadRowGradient(const float4* rows, int64_t row) {
   const float4 x = rows[row];

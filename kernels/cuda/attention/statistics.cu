@@ -1,10 +1,12 @@
-// Statistics of the rows' weights (backend.h: AttentionStatistics), for either type: a block takes kRows queries of a head
-// and sweeps their keys in tiles, once for what forward knows of a row (sum and largest of u; once more where a row lies
-// in the tail of its activation), once for the shares. Products are of floats on the CUDA cores whatever the type: an
-// entropy is wanted to 1e-5, and few windows are looked at. Must not know values, weights of other rows, or the backend.
+// Statistics of the rows' weights (backend.h: AttentionStatistics), for either type: a block takes kRows queries of a
+// head and sweeps their keys in tiles, once for what forward knows of a row (sum and largest of u; once more where a
+// row lies in the tail of its activation), once for the shares. Products are of floats on the CUDA cores whatever the
+// type: an entropy is wanted to 1e-5, and few windows are looked at. Must not know values, weights of other rows, or
+// the backend.
 #include "glog/logging.h"
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/kernels_fp32.h"
+#include "kernels/cuda/attention/recentre.h"
 #include "kernels/cuda/attention/rows_fp32.h"
 #include "kernels/cuda/attention/tiles_fp32.h"
 #include "kernels/cuda/ops/vector.h"
@@ -103,9 +105,9 @@ __global__ void __launch_bounds__(kThreads, 2)
       LoadAsFloats<kKeys, kWidth>(k + int64_t{key} * D, length - key, D, shared + Tile::kK);
       __syncthreads();
       if (warp_first >= warp_end || key >= warp_end || key + kKeys <= warp_low) continue;
-      MultiplyTile<kWidth, kScoreStride, Tile::kR, Tile::kC>(
-          shared + Tile::kQ + warp * kWarpRows * Tile::kStride, shared + Tile::kK, D,
-          shared + Tile::kScores + warp * kWarpRows * kScoreStride);
+      MultiplyTile<kWidth, kScoreStride, Tile::kR, Tile::kC>(shared + Tile::kQ + warp * kWarpRows * Tile::kStride,
+                                                             shared + Tile::kK, D,
+                                                             shared + Tile::kScores + warp * kWarpRows * kScoreStride);
       __syncwarp();
       SetBounds(key, FirstKey(problem, row), has_row ? row : -1, kKeys, &tile_row);
       tile_row.distance = static_cast<float>(row - key);
@@ -186,9 +188,14 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 template <class T>
 void AttentionStatistics(cudaStream_t stream, const AttentionSpec& spec, const AttentionShape& shape, const T* q,
-                         const T* k, const float* learned_s, const float* learned_b, float* statistics) {
+                         const T* k, const float* learned_s, const float* learned_b, float* statistics,
+                         void* workspace) {
   CHECK(SupportsHeadDim<T>(shape.D)) << "attention: head dimension " << shape.D;
-  const attention::Problem problem = attention::MakeProblem(spec, shape, learned_s, learned_b);
+  attention::Problem problem = attention::MakeProblem(spec, shape, learned_s, learned_b);
+  problem.recentring = attention::ForwardRecentring(spec, workspace);
+  if (problem.config.recentre) {
+    attention::LaunchMeanKeys(stream, problem, q, k, nullptr, problem.recentring.mean_products);
+  }
   attention::ForWidth(shape.D, [&](auto width) {
     using Tile = attention::StatisticsTile<decltype(width)::value>;
     const int tiles = static_cast<int>(CeilDiv(shape.T, Tile::kRows));
@@ -198,8 +205,8 @@ void AttentionStatistics(cudaStream_t stream, const AttentionSpec& spec, const A
 }
 
 template void AttentionStatistics<float>(cudaStream_t, const AttentionSpec&, const AttentionShape&, const float*,
-                                         const float*, const float*, const float*, float*);
+                                         const float*, const float*, const float*, float*, void*);
 template void AttentionStatistics<bf16>(cudaStream_t, const AttentionSpec&, const AttentionShape&, const bf16*,
-                                        const bf16*, const float*, const float*, float*);
+                                        const bf16*, const float*, const float*, float*, void*);
 
 }  // namespace ablate::cuda

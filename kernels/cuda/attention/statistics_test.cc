@@ -1,6 +1,6 @@
-// Statistics of the rows' weights on the emulator, of both types, against the whole matrix of weights in double precision:
-// the family over odd shapes, windows, ALiBi, clamps, and rows in the tail, of zeros, without contrast, not numbers. And
-// the same bits in every order of threads.
+// Statistics of the rows' weights on the emulator, of both types, against the whole matrix of weights in double
+// precision: the family over odd shapes, windows, ALiBi, clamps, and rows in the tail, of zeros, without contrast, not
+// numbers. And the same bits in every order of threads.
 #include <cstring>
 
 #include "gmock/gmock.h"
@@ -21,7 +21,8 @@ template <class T>
 Floats Measured(const AttentionSpec& spec, const Inputs& in) {
   DeviceArray<T> q(Rounded<T>(in.q)), k(Rounded<T>(in.k));
   DeviceArray<float> s(in.s), b(in.b), statistics(in.q.size() / in.shape.D * kAttentionStatistics);
-  AttentionStatistics<T>(nullptr, spec, in.shape, q, k, s, b, statistics);
+  DeviceArray<char> workspace(AttentionForwardWorkspaceBytes(spec, in.shape) + 1);
+  AttentionStatistics<T>(nullptr, spec, in.shape, q, k, s, b, statistics, workspace);
   const Failure failure = TakeFailure();
   EXPECT_TRUE(failure.ok()) << failure.message;
   return statistics.ToHost();
@@ -40,8 +41,9 @@ std::vector<double> Expected(AttentionSpec spec, const Inputs& in) {
     };
     const std::vector<double> q = part(q32), k = part(k32), v(size);
     const int h = head % s.H;
-    const reference::AttentionResult result = reference::Attention(
-        spec, s.T, s.D, s.window, q.data(), k.data(), v.data(), in.s[h], in.b[h], nullptr, reference::AlibiSlope(h, s.H));
+    const reference::AttentionResult result =
+        reference::Attention(spec, s.T, s.D, s.window, q.data(), k.data(), v.data(), in.s[h], in.b[h], nullptr,
+                             reference::AlibiSlope(h, s.H));
     const std::vector<double> statistics = reference::Statistics(result, s.T, s.window);
     all.insert(all.end(), statistics.begin(), statistics.end());
   }
@@ -87,6 +89,18 @@ TYPED_TEST(CudaAttentionStatistics, EveryVariant) {
           if (::testing::Test::HasFailure()) return;
         }
       }
+    }
+  }
+}
+
+TYPED_TEST(CudaAttentionStatistics, Transforms) {
+  for (const char* name : {"softmax", "lssar", "ssmax_bias", "relu"}) {
+    for (const ScoreTransform transform : {ScoreTransform::kInverted, ScoreTransform::kRecentred}) {
+      AttentionSpec spec = FindAttentionVariant(name)->spec;
+      spec.transform = transform;
+      const AttentionShape shape{.B = 1, .T = 90, .H = 2, .D = 16, .window = spec.sharpen_p ? 0 : 50};
+      SCOPED_TRACE(Trace(name, spec, shape) + " " + std::string(Name(transform)));
+      this->CompareWithReference(spec, Inputs(spec, shape, 6));
     }
   }
 }

@@ -135,6 +135,22 @@ __device__ __forceinline__ void AsLeft(const float (&c)[N][4], uint32_t (&a)[N /
   }
 }
 
+// sum += the elements of a left side, by its two rows of a thread: as rounded as the product sees them.
+template <int N>
+__device__ __forceinline__ void AddLeft(const uint32_t (&a)[N][4], float (&sum)[2]) {
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float low, high;
+      const uint32_t low_bits = a[k][i] << 16, high_bits = a[k][i] & 0xffff0000u;
+      memcpy(&low, &low_bits, sizeof(low));
+      memcpy(&high, &high_bits, sizeof(high));
+      sum[i % 2] += low + high;
+    }
+  }
+}
+
 template <int N>
 __device__ __forceinline__ void SetZero(float (&sum)[N][4]) {
 #pragma unroll
