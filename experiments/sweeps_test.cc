@@ -46,7 +46,7 @@ std::map<std::string, Checked> CheckedIn() {
 
 TEST(CheckedInSweeps, ParseAndPlan) {
   auto claims = CheckedIn();
-  ASSERT_THAT(claims, SizeIs(16));
+  ASSERT_THAT(claims, SizeIs(18));
   for (const auto& [name, checked] : claims) {
     const Plan& plan = checked.plan;
     EXPECT_GE(plan.seeds.size() + plan.confirming_seeds.size(), 3u) << name;
@@ -63,6 +63,7 @@ TEST(CheckedInSweeps, ParseAndPlan) {
     EXPECT_EQ(claims["ntk" + size].plan.stages.size(), 15u);
     EXPECT_EQ(claims["p" + size].plan.arms.size(), 18u);
     EXPECT_EQ(claims["scale" + size].plan.arms.size(), 27u);
+    EXPECT_EQ(claims["decomposition" + size].plan.arms.size(), 7u * 3 + 2 * 2);
   }
   // Run in one database, the three CPU sweeps train what they have in common once.
   const auto stages = [&](const std::string& name) {
