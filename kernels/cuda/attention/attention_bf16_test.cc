@@ -360,12 +360,17 @@ TEST(AttentionBf16, SmallInAnyOrderOfThreads) {
     const char* name;
     AttentionShape shape;
     float scale = 1;
+    ScoreTransform transform = ScoreTransform::kNone;
   };
-  for (const Case& c : {Case{"lssar", {.B = 1, .T = 70, .H = 1, .D = 32}},
-                        {"softmax", {.B = 1, .T = 66, .H = 1, .D = 72}},
-                        {"ssmax_bias", {.B = 2, .T = 40, .H = 2, .D = 16}},
-                        {"sigmoid_sharpened", {.B = 1, .T = 70, .H = 1, .D = 72, .window = 20}, 6.0f}}) {
+  for (const Case& c :
+       {Case{"lssar", {.B = 1, .T = 70, .H = 1, .D = 32}},
+        {"softmax", {.B = 1, .T = 66, .H = 1, .D = 72}},
+        {"ssmax_bias", {.B = 2, .T = 40, .H = 2, .D = 16}},
+        {"ssmax_bias", {.B = 1, .T = 70, .H = 2, .D = 16}, 1, ScoreTransform::kRecentred},
+        {"sigmoid_sharpened", {.B = 1, .T = 70, .H = 1, .D = 72, .window = 40}, 1, ScoreTransform::kRecentred},
+        {"sigmoid_sharpened", {.B = 1, .T = 70, .H = 1, .D = 72, .window = 20}, 6.0f}}) {
     AttentionSpec spec = FindAttentionVariant(c.name)->spec;
+    spec.transform = c.transform;
     if (c.shape.window > 0) spec.alibi = true, spec.sharpen_p = 3;
     SCOPED_TRACE(Trace(c.name, spec, c.shape));
     const Inputs in = RoundedInputs(spec, c.shape, 400, c.scale);

@@ -247,6 +247,12 @@ std::vector<std::pair<AttentionSpec, AttentionShape>> CasesOfEveryKernel() {
     spec.alibi = true;
     cases.push_back({spec, {.B = 1, .T = 140, .H = 2, .D = 64, .window = 50}});
   }
+  AttentionSpec recentred = FindAttentionVariant("ssmax_bias")->spec;
+  recentred.activation = Activation::kAbs, recentred.transform = ScoreTransform::kRecentred;
+  cases.push_back({recentred, {.B = 1, .T = 150, .H = 2, .D = 40, .window = 70}});
+  recentred = FindAttentionVariant("lssar")->spec;
+  recentred.transform = ScoreTransform::kRecentred;
+  cases.push_back({recentred, {.B = 1, .T = 100, .H = 1, .D = 64}});
   cases.push_back({FindAttentionVariant("lssar")->spec, {.B = 1, .T = 100, .H = 1, .D = 96}});
   cases.push_back({FindAttentionVariant("softmax")->spec, {.B = 1, .T = 100, .H = 1, .D = 128}});
   cases.push_back({FindAttentionVariant("softmax_sharpened")->spec, {.B = 1, .T = 100, .H = 1, .D = 128}});
@@ -278,6 +284,13 @@ TEST(CudaAttention, SanitizedSizes) {
       }
       CompareWithReference(spec, in, D != 64);
     }
+  }
+  AttentionSpec recentred = FindAttentionVariant("ssmax_bias")->spec;
+  recentred.activation = Activation::kSoftplus, recentred.transform = ScoreTransform::kRecentred;
+  for (const AttentionShape& shape :
+       {AttentionShape{.B = 1, .T = 131, .H = 2, .D = 20}, {.B = 1, .T = 70, .H = 1, .D = 72, .window = 40}}) {
+    SCOPED_TRACE(Trace("recentred", recentred, shape));
+    CompareWithReference(recentred, Inputs(recentred, shape, 13));
   }
 }
 
