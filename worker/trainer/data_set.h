@@ -1,6 +1,6 @@
-// One opened data set with its splits and spans worked out once, kept by the trainer between tasks. Made data (MQAR) has
-// no files: only its rules are opened, and there is neither a token stream nor a split of it.
-// Must not know seeds, models or the pipe. Thread rule: one thread.
+// One opened data set with its splits and spans worked out once, kept by the trainer between tasks. Made data (MQAR)
+// has no files: only its rules are opened, and there is neither a token stream nor a split of it. Must not know seeds,
+// models or the pipe. Thread rule: one thread.
 #pragma once
 
 #include <map>
@@ -22,9 +22,9 @@ class DataRef;
 
 class DataSet {
  public:
-  // `paths` are local files, one for each of ref.files. InvalidArgument: no format, another number of paths, made data of
-  // rules that this build does not have, and what TokenData refuses. DataLoss: a file has not the size that the reference
-  // states.
+  // `paths` are local files, one for each of ref.files. InvalidArgument: no format, another number of paths, made data
+  // of rules that this build does not have, and what TokenData refuses. DataLoss: a file has not the size that the
+  // reference states.
   static absl::StatusOr<std::unique_ptr<DataSet>> Open(const v1::DataRef& ref, const std::vector<std::string>& paths);
 
   // The trainer makes the samples (training_data.h).
@@ -43,7 +43,8 @@ class DataSet {
 
  private:
   DataSet() = default;
-  static absl::StatusOr<std::unique_ptr<DataSet>> OpenMade(const v1::DataRef& ref, const std::vector<std::string>& paths);
+  static absl::StatusOr<std::unique_ptr<DataSet>> OpenMade(const v1::DataRef& ref,
+                                                           const std::vector<std::string>& paths);
 
   std::unique_ptr<TokenData> tokens_;  // null: made data
   std::string sha256_;

@@ -105,8 +105,9 @@ absl::StatusOr<bool> Evaluator::RunProbe(const v1::RunEvaluation& request, const
   }
   if (data->made() != (eval.task == "mqar")) {
     return absl::InvalidArgumentError(
-        data->made() ? absl::StrCat("task ", eval.task, " needs a model of text; of data of format mqar, measure task mqar")
-                     : "task mqar needs a model that was trained on data of format mqar");
+        data->made()
+            ? absl::StrCat("task ", eval.task, " needs a model of text; of data of format mqar, measure task mqar")
+            : "task mqar needs a model that was trained on data of format mqar");
   }
   if (request.file_paths_size() != task.files_size() || request.tokenizer_paths_size() != task.tokenizer_size()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -114,21 +115,21 @@ absl::StatusOr<bool> Evaluator::RunProbe(const v1::RunEvaluation& request, const
         request.file_paths_size(), " and ", request.tokenizer_paths_size(), " paths came"));
   }
   ABLATE_RETURN_IF_ERROR(Load(request, *data));
-  const ProbeContext context{
-      .model = model_.get(),
-      .task = task,
-      .train = train,
-      .eval = eval,
-      .data = data,
-      .seed = static_cast<uint64_t>(task.seed()),
-      .length = static_cast<int>(task.length_tokens()),
-      .name = task.split(),
-      .file_paths = {request.file_paths().begin(), request.file_paths().end()},
-      .tokenizer_paths = {request.tokenizer_paths().begin(), request.tokenizer_paths().end()},
-      .output_dir = request.output_dir(),
-      .control = control,
-      .reserve = [&](EvaluationPass pass, int64_t sequences,
-                     int length) { return CheckMemory(train.model, eval, pass, length, sequences); }};
+  const ProbeContext context{.model = model_.get(),
+                             .task = task,
+                             .train = train,
+                             .eval = eval,
+                             .data = data,
+                             .seed = static_cast<uint64_t>(task.seed()),
+                             .length = static_cast<int>(task.length_tokens()),
+                             .name = task.split(),
+                             .file_paths = {request.file_paths().begin(), request.file_paths().end()},
+                             .tokenizer_paths = {request.tokenizer_paths().begin(), request.tokenizer_paths().end()},
+                             .output_dir = request.output_dir(),
+                             .control = control,
+                             .reserve = [&](EvaluationPass pass, int64_t sequences, int length) {
+                               return CheckMemory(train.model, eval, pass, length, sequences);
+                             }};
   return probe(context, result);
 }
 

@@ -1,5 +1,6 @@
 // One trained state measured at one evaluation configuration, split and length: its losses, and whatever else
-// `eval.task` names (probes/probe.h). Must not know the pipe or the server. Memory is linear in the length. Thread rule: one thread, the backend's.
+// `eval.task` names (probes/probe.h). Must not know the pipe or the server. Memory is linear in the length. Thread
+// rule: one thread, the backend's.
 #pragma once
 
 #include <cstdint>

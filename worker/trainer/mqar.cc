@@ -41,14 +41,16 @@ absl::StatusOr<MqarMaker> MqarMaker::Make(int64_t vocabulary, int64_t pairs, int
                                           std::string_view name) {
   if (pairs < 1) return absl::InvalidArgumentError(absl::StrCat("associative recall of ", pairs, " pairs is none"));
   if (vocabulary / 2 - 1 < pairs) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "associative recall of ", pairs, " pairs needs ", pairs, " keys, but data.mqar.vocabulary ", vocabulary, " has ",
-        std::max<int64_t>(0, vocabulary / 2 - 1), "; raise it to ", 2 * (pairs + 1), " or more, or lower the pairs"));
+    return absl::InvalidArgumentError(absl::StrCat("associative recall of ", pairs, " pairs needs ", pairs,
+                                                   " keys, but data.mqar.vocabulary ", vocabulary, " has ",
+                                                   std::max<int64_t>(0, vocabulary / 2 - 1), "; raise it to ",
+                                                   2 * (pairs + 1), " or more, or lower the pairs"));
   }
   if (length / 4 < pairs) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "associative recall of ", pairs, " pairs takes sequences of at least ", 4 * pairs, " tokens (4 a pair), and this has ",
-        length, "; lower the pairs to ", length / 4, " or less, or raise the length"));
+    return absl::InvalidArgumentError(absl::StrCat("associative recall of ", pairs,
+                                                   " pairs takes sequences of at least ", 4 * pairs,
+                                                   " tokens (4 a pair), and this has ", length, "; lower the pairs to ",
+                                                   length / 4, " or less, or raise the length"));
   }
   return MqarMaker(static_cast<int>(vocabulary), static_cast<int>(pairs), static_cast<int>(length), seed, name);
 }

@@ -1,6 +1,7 @@
-// Associative recall (MQAR, Arora et al., Zoology, 2023): pairs of a key and a value, then queries: after a repeated key
-// its value must follow. Sequences are made from random numbers with addresses, never stored; docs/evaluations.md
-// explains the rules to users. Must not know models, files or configurations. Thread rule: const after Make; any thread.
+// Associative recall (MQAR, Arora et al., Zoology, 2023): pairs of a key and a value, then queries: after a repeated
+// key its value must follow. Sequences are made from random numbers with addresses, never stored; docs/data.md
+// explains the rules to users. Must not know models, files or configurations. Thread rule: const after Make; any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +17,16 @@ namespace ablate {
 // The rules below, named: data that follow them have the SHA-256 of this text. Other rules are another number.
 inline constexpr std::string_view kMqarRules = "mqar 1";
 
-// A sequence of `length` tokens of a vocabulary V: token 0 is the blank, tokens 1 to V/2 - 1 are keys, V/2 to V - 1 values
-// (V/2 rounded down).
+// A sequence of `length` tokens of a vocabulary V: token 0 is the blank, tokens 1 to V/2 - 1 are keys, V/2 to V - 1
+// values (V/2 rounded down).
 //   tokens [0, 2P): the P pairs, key then value; keys are distinct, and so are values.
-//   The rest is S = (length - 2P) / 2 places of two tokens (and one more blank when it is odd). Each key is asked for once,
-//   at a place of its own: the key, then a blank, never the value; all other places are blank.
-// Targets: at the position of a query the value that belongs to the key; -1 everywhere else. So each has P scored targets.
-// Drawn uniformly without replacement, from (seed, stream, sample) alone: P keys, P values, P places (key j's is the j-th
-// drawn). Each is the start of a Fisher-Yates shuffle of all candidates in ascending order: draw j exchanges candidate j
-// with candidate j + Below(candidates - j), index = sample P + j of the stream NAME/keys, NAME/values or NAME/places.
+//   The rest is S = (length - 2P) / 2 places of two tokens (and one more blank when it is odd). Each key is asked for
+//   once, at a place of its own: the key, then a blank, never the value; all other places are blank.
+// Targets: at the position of a query the value that belongs to the key; -1 everywhere else. So each has P scored
+// targets. Drawn uniformly without replacement, from (seed, stream, sample) alone: P keys, P values, P places (key j's
+// is the j-th drawn). Each is the start of a Fisher-Yates shuffle of all candidates in ascending order: draw j
+// exchanges candidate j with candidate j + Below(candidates - j), index = sample P + j of the stream NAME/keys,
+// NAME/values or NAME/places.
 class MqarMaker {
  public:
   // Samples of training: seed of the run, name "mqar". Trials of evaluations: seed = length, name "mqar_trial", so that

@@ -74,7 +74,8 @@ TEST(MqarTest, PairsThenQueriesAndNothingElse) {
       std::map<int32_t, int32_t> value_of;
       std::set<int32_t> values;
       for (int j = 0; j < pairs; ++j) {
-        const int32_t key = made.tokens[static_cast<size_t>(2 * j)], value = made.tokens[static_cast<size_t>(2 * j + 1)];
+        const int32_t key = made.tokens[static_cast<size_t>(2 * j)],
+                      value = made.tokens[static_cast<size_t>(2 * j + 1)];
         EXPECT_TRUE(key >= 1 && key < vocabulary / 2) << key;
         EXPECT_TRUE(value >= vocabulary / 2 && value < vocabulary) << value;
         EXPECT_TRUE(value_of.emplace(key, value).second);

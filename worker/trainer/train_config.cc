@@ -24,8 +24,8 @@ absl::StatusOr<TrainConfig> TrainConfigFrom(const v1::Configuration& training, i
   config.model.layers = static_cast<int>(view.Integer("model.layers"));
   config.model.width = static_cast<int>(view.Integer("model.width"));
   config.model.heads = static_cast<int>(view.Integer("model.heads"));
-  config.model.vocab = vocabulary == kVocabularyOfConfiguration ? static_cast<int>(view.Integer("data.mqar.vocabulary"))
-                                                                : vocabulary;
+  config.model.vocab =
+      vocabulary == kVocabularyOfConfiguration ? static_cast<int>(view.Integer("data.mqar.vocabulary")) : vocabulary;
   config.model.train_length = static_cast<int>(view.Integer("train.length"));
   const auto position = ParsePositionKind(view.Text("model.position"));
   if (!position)

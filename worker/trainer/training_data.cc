@@ -49,7 +49,8 @@ class Mixture : public TrainingData {
       const int left = train_length_ + 1 - at;
       int length = least + static_cast<int>(lengths_.Below(index, static_cast<uint64_t>(left - least + 1)));
       if (left - length < least) length = left;
-      ABLATE_ASSIGN_OR_RETURN(const std::vector<int32_t> document, text_.Document(DrawPasskey(passkeys_, index), length));
+      ABLATE_ASSIGN_OR_RETURN(const std::vector<int32_t> document,
+                              text_.Document(DrawPasskey(passkeys_, index), length));
       for (const int32_t token : document) {
         if (at < train_length_) tokens[at] = token;
         if (at > 0) targets[at - 1] = token;
@@ -84,11 +85,13 @@ class Recall : public TrainingData {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TrainingData>> MakeTrainingData(DataSet* data, const TrainConfig& config, uint64_t seed) {
+absl::StatusOr<std::unique_ptr<TrainingData>> MakeTrainingData(DataSet* data, const TrainConfig& config,
+                                                               uint64_t seed) {
   const int T = config.model.train_length;
   if (data->made()) {
     if (config.mixture > 0) {
-      return absl::InvalidArgumentError("data.mixture puts documents among windows of text, and data of format mqar has none");
+      return absl::InvalidArgumentError(
+          "data.mixture puts documents among windows of text, and data of format mqar has none");
     }
     ABLATE_ASSIGN_OR_RETURN(MqarMaker maker,
                             MqarMaker::Make(config.model.vocab, config.mqar_pairs, T, seed, kMqarTraining));
@@ -104,11 +107,11 @@ absl::StatusOr<std::unique_ptr<TrainingData>> MakeTrainingData(DataSet* data, co
   }
   auto mixture = std::make_unique<Mixture>(std::move(windows), config.mixture, config.mixture_prompt, T, seed);
   if (T + 1 < mixture->least_document_tokens()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "data.mixture: a passkey document of the ", std::string(Name(config.mixture_prompt)), " prompt has at least ",
-        mixture->least_document_tokens(), " tokens, so train.length must be ", mixture->least_document_tokens() - 1,
-        " or more, and it is ", T,
-        config.mixture_prompt == PasskeyPrompt::kFull ? "; or set data.mixture_prompt: short" : ""));
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.mixture: a passkey document of the ", std::string(Name(config.mixture_prompt)),
+                     " prompt has at least ", mixture->least_document_tokens(), " tokens, so train.length must be ",
+                     mixture->least_document_tokens() - 1, " or more, and it is ", T,
+                     config.mixture_prompt == PasskeyPrompt::kFull ? "; or set data.mixture_prompt: short" : ""));
   }
   return mixture;
 }

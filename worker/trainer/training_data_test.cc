@@ -218,7 +218,8 @@ TEST_F(MixtureTest, DocumentsFillTheSampleAndAnswerTheirQuestion) {
 }
 
 TEST_F(MixtureTest, WhatCannotBeMixedIsRefused) {
-  EXPECT_THAT(std::string(Open(Config(0.5, "full")).status().message()), HasSubstr("or set data.mixture_prompt: short"));
+  EXPECT_THAT(std::string(Open(Config(0.5, "full")).status().message()),
+              HasSubstr("or set data.mixture_prompt: short"));
   EXPECT_TRUE(Open(Config(0, "full")).ok());
   EXPECT_THAT(std::string(Open(Config(0.5, "short", 40)).status().message()), HasSubstr("and it is 40"));
   v1::Configuration recall = RecallConfig();

@@ -1,6 +1,6 @@
-// Associative recall as an evaluation: how many values a model gets right after a repeated key, at any length. One forward
-// pass a sequence: a value never stands behind its query, so greedy decoding and teacher forcing are one. Sequences are
-// drawn by (length, index) alone (mqar.h), so every arm and every seed is asked the same.
+// Associative recall as an evaluation: how many values a model gets right after a repeated key, at any length. One
+// forward pass a sequence: a value never stands behind its query, so greedy decoding and teacher forcing are one.
+// Sequences are drawn by (length, index) alone (mqar.h), so every arm and every seed is asked the same.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -15,9 +15,8 @@ namespace ablate {
 
 absl::StatusOr<bool> RunMqar(const ProbeContext& context, v1::TaskResult* result) {
   const int L = context.length;
-  ABLATE_ASSIGN_OR_RETURN(const MqarMaker maker,
-                          MqarMaker::Make(context.train.model.vocab, context.eval.mqar.pairs, L,
-                                          static_cast<uint64_t>(L), kMqarTrial));
+  ABLATE_ASSIGN_OR_RETURN(const MqarMaker maker, MqarMaker::Make(context.train.model.vocab, context.eval.mqar.pairs, L,
+                                                                 static_cast<uint64_t>(L), kMqarTrial));
   const int64_t sequences = context.eval.mqar.sequences;
   ABLATE_RETURN_IF_ERROR(context.reserve(EvaluationPass::kLosses, sequences, L));
   const int at_once = SequencesAtOnce(context, sequences, L);

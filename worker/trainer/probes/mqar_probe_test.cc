@@ -1,4 +1,5 @@
-// Associative recall as an evaluation of a tiny model: what is counted, checked by other ways to it, and what is refused.
+// Associative recall as an evaluation of a tiny model: what is counted, checked by other ways to it, and what is
+// refused.
 #include <cmath>
 
 #include "gmock/gmock.h"
@@ -86,7 +87,8 @@ TEST_F(MqarProbeTest, AccuracyIsThatOfTheLikeliestTokenAmongAll) {
     ASSERT_TRUE(train.ok());
     auto model = Model::Create(backend_.get(), train->model);
     ASSERT_TRUE(model.ok());
-    const auto opened = OpenState(request.weights_path(), "", {.data_sha256 = MqarData().sha256(), .seed = 3, .step = 40});
+    const auto opened =
+        OpenState(request.weights_path(), "", {.data_sha256 = MqarData().sha256(), .seed = 3, .step = 40});
     ASSERT_TRUE(opened.ok()) << opened.status();
     ASSERT_TRUE(LoadState(*opened, 3, model->get(), nullptr).ok());
     const auto maker = MqarMaker::Make(12, 2, length, static_cast<uint64_t>(length), kMqarTrial);
