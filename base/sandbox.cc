@@ -17,6 +17,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <iterator>
+#include <utility>
 
 #include "base/files.h"
 
@@ -26,6 +27,7 @@ namespace {
 // ---- Landlock, by number: the headers of Debian 12 know its first version only. ----
 
 constexpr uint64_t kExecute = 1 << 0, kWriteFile = 1 << 1, kReadFile = 1 << 2, kReadDir = 1 << 3;
+constexpr uint64_t kReading = kReadFile | kReadDir | kExecute;
 constexpr uint64_t kRightsOfVersion1 = (1 << 13) - 1;
 constexpr uint64_t kRefer = 1 << 13, kTruncate = 1 << 14, kIoctlDevice = 1 << 15;
 constexpr uint64_t kRightsOnFiles = kExecute | kWriteFile | kReadFile | kTruncate | kIoctlDevice;
@@ -191,8 +193,7 @@ absl::StatusOr<std::shared_ptr<const Sandbox>> Sandbox::Prepare(const SandboxOpt
   const size_t size = version >= 6 ? sizeof(attributes) : version >= 4 ? 16 : 8;
   sandbox->ruleset_ = static_cast<int>(::syscall(SYS_landlock_create_ruleset, &attributes, size, 0u));
   if (sandbox->ruleset_ < 0) return FileError("cannot restrict", "the files of a child", errno);
-  const uint64_t reading = kReadFile | kReadDir | kExecute;
-  for (const auto& [paths, rights] : {std::pair(&options.readable, reading), {&options.writable, attributes.fs}}) {
+  for (const auto& [paths, rights] : {std::pair(&options.readable, kReading), {&options.writable, attributes.fs}}) {
     for (const std::string& path : *paths) {
       if (path.empty()) continue;
       if (const int error = Allow(sandbox->ruleset_, path.c_str(), rights); error != 0)
@@ -210,7 +211,11 @@ int Sandbox::Enter() const {
   const rlimit none = {0, 0};
   if (::setrlimit(RLIMIT_CORE, &none) != 0) return errno;
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return errno;
-  if (ruleset_ >= 0 && ::syscall(SYS_landlock_restrict_self, ruleset_, 0u) != 0) return errno;
+  if (ruleset_ >= 0) {
+    // Its own entry of /proc, which is known only here; all of /proc would show root the environment of other processes.
+    if (const int error = Allow(ruleset_, "/proc/self", kReading); error != 0) return error;
+    if (::syscall(SYS_landlock_restrict_self, ruleset_, 0u) != 0) return errno;
+  }
   if (filter_) {
     if (const int error = EnterFilter(local_sockets_); error != 0) return error;
   }

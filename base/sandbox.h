@@ -18,7 +18,8 @@ namespace ablate {
 
 struct SandboxOptions {
   bool restrict_files = true;         // Landlock
-  std::vector<std::string> readable;  // files and folders to read, list and execute; those that are absent are left out
+  // Files and folders to read, list and execute; /proc/self is always there. Those that are absent are left out.
+  std::vector<std::string> readable;
   std::vector<std::string> writable;  // folders (and what is in them) or files to change as well
   // Sockets of this machine (AF_UNIX, AF_NETLINK), which drivers of devices may want. Else no socket at all; pairs
   // (socketpair) and pipes are always there.

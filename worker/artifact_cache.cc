@@ -16,6 +16,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/paths.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 
@@ -275,13 +276,13 @@ absl::Status ArtifactCache::DownloadOnce(const v1::ArtifactRef& ref, const StopS
 
 bool ArtifactCache::InPlace(const v1::DataFile& file, std::string* path) {
   if (options_.data_root.empty() || file.path().empty()) return false;
-  namespace fs = std::filesystem;
-  const fs::path root = fs::path(options_.data_root).lexically_normal();
-  const fs::path candidate = (root / fs::path(file.path())).lexically_normal();
-  // An absolute path, or one with "..", must not lead out of the root.
-  const fs::path inside = candidate.lexically_relative(root);
-  if (inside.empty() || *inside.begin() == "..") return false;
-  *path = candidate.string();
+  // Neither "..", nor an absolute path, nor a link leads out of the root.
+  const absl::StatusOr<std::string> real = ResolveBeneath(options_.data_root, file.path());
+  if (!real.ok()) {
+    LOG_IF(WARNING, !absl::IsNotFound(real.status())) << "not used: " << real.status().message();
+    return false;
+  }
+  *path = *real;
 
   struct stat info = {};
   if (::stat(path->c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return false;

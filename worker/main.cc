@@ -1,6 +1,7 @@
 // ablate-worker: the daemon on a node that does jobs for a coordinator. Wiring only: flags, signals, what is composed
 // of what.
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,12 +18,15 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/client_access.h"
 #include "base/files.h"
 #include "base/flag_words.h"
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/sandbox.h"
+#include "base/status_macros.h"
 #include "base/strings.h"
 #include "base/version.h"
 #include "worker/artifact_cache.h"
@@ -51,6 +55,7 @@ ABSL_FLAG(std::string, work_dir, "",
 ABSL_FLAG(std::string, data_root, "", "folder with large data files, used in place");
 ABSL_FLAG(std::vector<std::string>, labels, {}, "labels of this worker, separated by commas; a sweep may require some");
 ABSL_FLAG(std::string, name, "", "what this worker is called in lists; default: the host's name");
+ABSL_FLAG(std::string, sandbox, "auto", "rights of the trainers: auto, require or off");
 ABSL_FLAG(std::string, executor, "trainer", "who does the work: trainer, or noop (the built-in test executor)");
 ABSL_FLAG(std::string, trainer, "", "path of ablate-trainer; default: beside this program");
 ABSL_FLAG(double, checkpoint_seconds, 30, "between checkpoints on this machine; 0: none");
@@ -97,6 +102,9 @@ constexpr char kHelp[] = R"(ablate-worker: does jobs for a coordinator, until it
   --upload-seconds S        between checkpoints sent to the coordinator, so that another worker can go on (120)
   --hang-seconds S          a trainer without a step, a checkpoint or a line of log for so long is killed (3600; 0: never)
   --grace-seconds S         from SIGTERM to the end, at most (20)
+  --sandbox auto|require|off
+                            trainers run without network, without power over other processes, and (--device cpu) with no
+                            files but the worker's; auto: as far as this kernel can (auto); require: or not at all
   --executor trainer|noop   who does the work (trainer); noop is the built-in test executor
   --trainer PATH            ablate-trainer (beside this program)
   --version, --help
@@ -128,6 +136,7 @@ constexpr const char* kFlagNames[] = {"--token-file",
                                       "--hang-seconds",
                                       "--grace-seconds",
                                       "--executor",
+                                      "--sandbox",
                                       "--trainer"};
 
 int Fail(int code, const std::string& message) {
@@ -156,6 +165,9 @@ int CheckFlags() {
   const std::string recompute = absl::GetFlag(FLAGS_recompute);
   if (recompute != "auto" && recompute != "none" && recompute != "blocks")
     return Fail(kExitUsage, absl::StrCat("--recompute \"", recompute, "\": expected auto, none or blocks"));
+  const std::string sandbox = absl::GetFlag(FLAGS_sandbox);
+  if (sandbox != "auto" && sandbox != "require" && sandbox != "off")
+    return Fail(kExitUsage, absl::StrCat("--sandbox \"", sandbox, "\": expected auto, require or off"));
   const int threads = absl::GetFlag(FLAGS_threads_per_slot);
   if (threads < 0 || threads > 4096) return Fail(kExitUsage, "--threads-per-slot: expected a number from 0 to 4096");
   const std::pair<const char*, double> seconds[] = {{"--checkpoint-seconds", absl::GetFlag(FLAGS_checkpoint_seconds)},
@@ -171,6 +183,37 @@ int CheckFlags() {
   if (absl::GetFlag(FLAGS_min_free_bytes) < 0) return Fail(kExitUsage, "--min-free-bytes: expected a number from 0 on");
   if (absl::GetFlag(FLAGS_cache_bytes) < 0) return Fail(kExitUsage, "--cache-bytes: expected a number from 0 on");
   return 0;
+}
+
+// What trainers may use. docs/security.md says what each part is for.
+absl::StatusOr<std::shared_ptr<const Sandbox>> TrainerSandbox(const std::string& program, const WorkDir& work_dir,
+                                                              bool cuda) {
+  const std::string wanted = absl::GetFlag(FLAGS_sandbox);
+  if (wanted == "off") {
+    LOG(WARNING) << "--sandbox off: trainers run with all rights of this user";
+    return std::shared_ptr<const Sandbox>();
+  }
+  if (const std::vector<std::string> missing = Sandbox::Missing(); !missing.empty()) {
+    const std::string what = absl::StrCat("this kernel refuses ", absl::StrJoin(missing, " and "));
+    if (wanted == "require") return absl::FailedPreconditionError(absl::StrCat("--sandbox require: ", what));
+    LOG(WARNING) << what << ": trainers run without that bound (--sandbox require would end here)";
+  }
+  SandboxOptions options;
+  // Drivers of GPUs open devices, caches and sockets of their own, which differ from release to release.
+  options.restrict_files = !cuda;
+  options.local_sockets = cuda;
+  options.readable = {Dirname(program), "/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/localtime",
+                      "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys", "/sys", "/dev/zero", "/dev/random", "/dev/urandom", work_dir.artifacts(),
+                      absl::GetFlag(FLAGS_data_root)};
+  for (const char* name : {"LD_LIBRARY_PATH", "ABLATE_CUDA_LIBRARY"}) {
+    const char* const paths = std::getenv(name);
+    for (const absl::string_view path : absl::StrSplit(paths == nullptr ? "" : paths, ':', absl::SkipEmpty()))
+      options.readable.emplace_back(path);
+  }
+  ABLATE_RETURN_IF_ERROR(MakeDirs(work_dir.artifacts()));
+  ABLATE_RETURN_IF_ERROR(MakeDirs(work_dir.checkpoints()));
+  options.writable = {work_dir.checkpoints(), "/dev/null"};
+  return Sandbox::Prepare(options);
 }
 
 // Where signals go: the daemon, as long as it is there.
@@ -212,6 +255,8 @@ int Main() {
                                                           .tls_key = absl::GetFlag(FLAGS_tls_key)},
                                                          "");
   ForgetTokenInEnvironment();
+  // Other processes of this user, trainers among them, are not to read the token out of this one's memory.
+  if (access.ok() && !access->token.empty()) ::prctl(PR_SET_DUMPABLE, 0);
   if (!access.ok())
     return Fail(absl::IsInvalidArgument(access.status()) ? kExitUsage : 1, std::string(access.status().message()));
   const std::string address = access->address;
@@ -251,6 +296,12 @@ int Main() {
   for (const std::string& label : absl::GetFlag(FLAGS_labels)) info.add_labels(label);
   options.link.jitter_seed = std::hash<std::string>()(info.incarnation());
 
+  std::shared_ptr<const Sandbox> sandbox;
+  if (!noop) {
+    auto prepared = TrainerSandbox(program, **work_dir, cuda);
+    if (!prepared.ok()) return Fail(1, std::string(prepared.status().message()));
+    sandbox = *std::move(prepared);
+  }
   TrainerExecutorOptions trainer;
   const auto command_of = [=](int slot) {
     TrainerCommand command;
@@ -258,6 +309,7 @@ int Main() {
     const std::vector<std::string> device =
         cuda ? gpus.TrainerFlags(slot) : std::vector<std::string>{"--device", absl::GetFlag(FLAGS_device)};
     command.argv.insert(command.argv.end(), device.begin(), device.end());
+    command.sandbox = sandbox;
     return command;
   };
   if (noop) {

@@ -20,6 +20,15 @@ constexpr int kSendMs = 10'000;
 constexpr int64_t kEndMicros = 2'000'000;
 constexpr int64_t kPollMicros = 2'000;
 
+// What libraries of the trainer read. No tokens, no passwords of whatever else the user has set.
+const std::vector<std::string>& InheritedEnvironment() {
+  static const auto& names = *new std::vector<std::string>{
+      "PATH",        "HOME",   "TMPDIR", "TZ",        "LANG",     "LC_*",         "LD_LIBRARY_PATH", "CUDA_*",        "NVIDIA_*",
+      "OMP_*",       "GOMP_*", "KMP_*",  "OPENBLAS_*", "MALLOC_*", "GLIBC_TUNABLES", "GLOG_*",        "ABLATE_CUDA_LIBRARY", "ASAN_OPTIONS",
+      "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"};
+  return names;
+}
+
 void SetNonBlocking(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
 bool EndsWithin(Subprocess* child, int64_t micros) {
@@ -38,6 +47,8 @@ absl::StatusOr<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const Trai
   SubprocessOptions options;
   options.argv = command.argv;
   options.environment = command.environment;
+  options.inherited_environment = InheritedEnvironment();
+  options.sandbox = command.sandbox;
   ABLATE_ASSIGN_OR_RETURN(Subprocess child, Subprocess::Start(options));
   for (const int fd : {child.stdin_fd(), child.stdout_fd(), child.stderr_fd()}) SetNonBlocking(fd);
   return std::unique_ptr<TrainerProcess>(new TrainerProcess(std::move(child)));

@@ -20,7 +20,8 @@ namespace ablate {
 
 struct TrainerCommand {
   std::vector<std::string> argv;  // program, --device cpu --threads K
-  std::map<std::string, std::string> environment;
+  std::map<std::string, std::string> environment;  // beside the little that it inherits
+  std::shared_ptr<const Sandbox> sandbox;          // null: none
 };
 
 class TrainerProcess {

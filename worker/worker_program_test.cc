@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/sandbox.h"
 #include "base/subprocess.h"
 #include "worker/testing/fake_coordinator.h"
 
@@ -381,6 +382,42 @@ TEST_F(WorkerProgramTest, ACrashIsReportedWithItsLastWords) {
   EXPECT_EQ(failure.signal(), SIGABRT);
   EXPECT_THAT(failure.stderr_tail(), HasSubstr("last words"));
   EXPECT_GT(failure.peak_memory_bytes(), 0);
+}
+
+// A trainer that somebody has taken over, with the worker's secrets around it.
+TEST_F(WorkerProgramTest, TrainersHaveTheFewestRights) {
+  const std::string token = "ablate_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG", secret = dir_.path() + "/secret";
+  ASSERT_TRUE(WriteFileAtomic(secret, "s").ok());
+  environment_ = {{"ABLATE_TOKEN", token}};
+  const bool has_all = Sandbox::Missing().empty();
+  const auto rights = [&](const std::vector<std::string>& flags, const std::string& work) {
+    const std::string id = "job_" + work;
+    coordinator_.AddJob(id, StageTask(absl::StrCat("rights=", secret)));
+    Subprocess worker = Start(flags, work);
+    EXPECT_TRUE(coordinator_.AwaitAllFinished()) << Log();
+    worker.Kill(SIGTERM);
+    EXPECT_EQ(worker.Wait().code, 0);
+    return coordinator_.jobs().at(id).ended.back().failure().message();
+  };
+  if (has_all) {
+    // EACCES is 13, EPERM 1.
+    const std::string bounded = rights({"--sandbox", "require"}, "bounded");
+    EXPECT_THAT(bounded, HasSubstr("inet=13 unix=13 read=13 elsewhere=13 own=0 "));
+    EXPECT_THAT(bounded, HasSubstr("environ=13"));
+    EXPECT_THAT(bounded, HasSubstr("memory=1 "));
+    EXPECT_THAT(bounded, HasSubstr("token=no files=3 core=0"));
+    EXPECT_THAT(Log(), testing::Not(HasSubstr("this kernel refuses")));
+  } else {
+    Subprocess worker = Start({"--sandbox", "require"});
+    EXPECT_EQ(worker.Wait().code, 1);
+    EXPECT_THAT(Log(), HasSubstr("this kernel refuses"));
+  }
+  // The same attempts succeed without it, so the test can see them.
+  const std::string free = rights({"--sandbox", "off"}, "free");
+  EXPECT_THAT(free, HasSubstr("inet=0 unix=0 read=0 elsewhere=0 own=0 "));
+  EXPECT_THAT(free, HasSubstr("token=no"));
+  RemoveFile("/tmp/ablate-rights").IgnoreError();
+  EXPECT_EQ(Log().find(token.substr(7)), std::string::npos);
 }
 
 }  // namespace

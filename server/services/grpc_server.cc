@@ -196,7 +196,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
            &state->access}) {
     builder.RegisterService(service);
   }
-  const mode_t mask = ::umask(0077);  // for the socket file
+  const mode_t mask = ::umask(0177);  // for the socket file
   state->server = builder.BuildAndStart();
   ::umask(mask);
   if (state->server == nullptr || (is_tcp && port == 0)) {

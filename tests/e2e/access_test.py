@@ -74,7 +74,8 @@ class Access(ClusterTest):
         server = self.start()
         key = os.path.join(self.box.data_dir, "tls", "key.pem")
         self.assertEqual(stat.S_IMODE(os.stat(key).st_mode), 0o600)
-        socket = open(os.path.join(self.box.data_dir, "server.address")).read().strip().removeprefix("unix:")
+        with open(os.path.join(self.box.data_dir, "server.address")) as file:
+            socket = file.read().strip().removeprefix("unix:")
         self.assertEqual(stat.S_IMODE(os.stat(socket).st_mode), 0o600)
 
         reader, submitter, worker, admin = (self.token(role, role + "-1") for role in ("read", "submit", "worker", "admin"))
@@ -164,7 +165,7 @@ class Access(ClusterTest):
         # What was issued is nowhere but with those it was issued to.
         for folder, _, names in os.walk(self.box.dir):
             for name in names:
-                if name.endswith(".token") or name == "loose":
+                if name.endswith(".token") or name == "loose" or not os.path.isfile(os.path.join(folder, name)):
                     continue
                 with open(os.path.join(folder, name), "rb") as file:
                     content = file.read()

@@ -7,12 +7,18 @@
 //   exit_after=C              after fail: ends, as after a device fault
 //   deaf                      takes no notice of a stop
 //   use_mb=M                  memory to touch first
+//   rights=PATH               fails with what it may do: sockets, reading PATH, its environment, its descriptors
 // With --list-devices it prints what FAKE_GPUS holds, or refuses where that is not set; --device cuda:N is its class.
 // A checkpoint's weights are "weights <step>" in a file, and a stage that starts from one says so in resumed_from_step.
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -83,6 +89,30 @@ void Misbehave(const Script& script) {
   }
 }
 
+// "inet=13 unix=13 read=13 ... token=no files=3 core=0": errors by number, 0 where it could.
+std::string Rights(const std::string& path, const std::string& own_dir) {
+  const auto opened = [](int fd) {
+    const int error = fd < 0 ? errno : 0;
+    if (fd >= 0) ::close(fd);
+    return error;
+  };
+  int descriptors = 0;
+  for (int fd = 0; fd < 1024; ++fd) descriptors += ::fcntl(fd, F_GETFD) >= 0;
+  rlimit core = {};
+  ::getrlimit(RLIMIT_CORE, &core);
+  const int inet = opened(::socket(AF_INET, SOCK_STREAM, 0)), local = opened(::socket(AF_UNIX, SOCK_STREAM, 0));
+  const int read = opened(::open(path.c_str(), O_RDONLY)), elsewhere = opened(::open("/tmp/ablate-rights", O_WRONLY | O_CREAT, 0600));
+  const int own = opened(::open(JoinPath(own_dir, "own").c_str(), O_WRONLY | O_CREAT, 0600));
+  const int environment = opened(::open(absl::StrCat("/proc/", ::getppid(), "/environ").c_str(), O_RDONLY));
+  // EFAULT where it may look; to trace the parent would stop it.
+  char byte = 0;
+  iovec here = {&byte, 1}, there = {reinterpret_cast<void*>(0x1000), 1};
+  const int memory = ::process_vm_readv(::getppid(), &here, 1, &there, 1, 0) == 1 ? 0 : errno;
+  return absl::StrCat("inet=", inet, " unix=", local, " read=", read, " elsewhere=", elsewhere, " own=", own, " environ=", environment,
+                      " memory=", memory, " token=", std::getenv("ABLATE_TOKEN") != nullptr ? "yes" : "no",
+                      " files=", descriptors, " core=", core.rlim_cur);
+}
+
 v1::TrainerCheckpoint Save(const v1::RunStage& run, int64_t step, bool end_state) {
   v1::TrainerCheckpoint checkpoint;
   checkpoint.set_end_state(end_state);
@@ -122,6 +152,13 @@ void Run(const v1::TrainerRequest& request) {
   const int64_t to = Number(script, "steps", 10), every = Number(script, "checkpoint_every", 0),
                 at = Number(script, "at", 0);
   if (at == 0) Misbehave(script);
+  if (script.count("rights") > 0) {
+    v1::TrainerEvent event;
+    event.mutable_failed()->set_kind(v1::INVALID_CONFIG);
+    event.mutable_failed()->set_message(Rights(script.at("rights"), run.checkpoint_dir()));
+    Send(event);
+    return;
+  }
   for (int64_t step = from + 1; step <= to; ++step) {
     bool with_checkpoint = false;
     if (script.count("deaf") > 0) {
