@@ -49,7 +49,7 @@ class ArtifactCacheTest : public ::testing::TestWithParam<bool> {
   ArtifactCacheTest() {
     if (GetParam()) {
       coordinator_ = std::make_unique<FakeCoordinator>("unix:" + dir_.path() + "/socket");
-      client_ = std::make_unique<GrpcClient>(coordinator_->address());
+      client_ = std::make_unique<GrpcClient>(ClientAccess{.address = coordinator_->address()});
     }
   }
 
