@@ -136,6 +136,7 @@ absl::StatusOr<int> RunSweepExtend(const Invocation& invocation) {
   request.set_yaml(input.yaml);
   request.set_file_name(input.file_name);
   *request.mutable_data() = input.data;
+  request.mutable_task_files()->Assign(input.task_files.begin(), input.task_files.end());
   ABLATE_ASSIGN_OR_RETURN(const v1::SubmitSweepResponse response,
                           connection->client().Call(&v1::Sweeps::Stub::ExtendSweep, request));
   Emit(invocation, SweepReport({response.sweep()}));

@@ -101,9 +101,16 @@ absl::StatusOr<int> RunSweepPlan(const Invocation& invocation) {
   Progress progress(stderr);
   ABLATE_ASSIGN_OR_RETURN(SweepInput input, ReadInput(invocation, &progress, /*need_data=*/false));
   if (!input.data_found) {
-    Say(absl::StrCat("note: the data file ", input.missing,
-                     " is not there; counts hold without it, plan_sha256 does not"));
-    if (input.spec.data().sha256().empty()) input.spec.mutable_data()->set_sha256(Sha256Hex("data that is not there"));
+    Say(absl::StrCat("note: the file ", input.missing, " is not there; counts hold without it, plan_sha256 does not"));
+    const std::string none = Sha256Hex("data that is not there");
+    if (input.spec.data().sha256().empty()) input.spec.mutable_data()->set_sha256(none);
+    for (v1::ProbeSpec& probe : *input.spec.mutable_evaluate()->mutable_probes()) {
+      for (auto* files : {probe.mutable_files(), probe.mutable_tokenizer()}) {
+        for (v1::DataFile& file : *files) {
+          if (file.sha256().empty()) file.set_sha256(none);
+        }
+      }
+    }
   }
   ABLATE_ASSIGN_OR_RETURN(const Plan plan, MakePlan(input.spec, input.places));
   const v1::PlanSummary summary = Summarize(input.spec, plan);

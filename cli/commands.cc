@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -163,7 +164,8 @@ const std::vector<Command>& Commands() {
        1,
        1,
        "lock the selection of a sealed sweep by hand",
-       "The rule of the sweep file does it by itself when its runs are done. A lock by hand is recorded as a deviation, "
+       "The rule of the sweep file does it by itself when its runs are done. A lock by hand is recorded as a "
+       "deviation, "
        "with the\n"
        "reason and what the rule picks; it may come before the rule's runs are done.",
        "ablate sweep lock p-sealed --arm attention.p=15 --why 'p = 7 diverges on the other text'",
@@ -219,7 +221,8 @@ const std::vector<Command>& Commands() {
        1,
        1,
        "run finished jobs a second time and compare the results bit for bit",
-       "Of a sweep, --sample K of its finished jobs, drawn by --seed. Nothing that is stored changes. Waits for the second "
+       "Of a sweep, --sample K of its finished jobs, drawn by --seed. Nothing that is stored changes. Waits for the "
+       "second "
        "runs; ends\n"
        "with 1 when one of them differs or fails, with 3 on --timeout.",
        "ablate job verify quickstart --sample 3",
@@ -305,7 +308,8 @@ const std::vector<Command>& Commands() {
        1,
        32,
        "claims with verdicts, the lock, tuning, deviations, and what the sweep waits for",
-       "Before the lock there is no number. Several sweeps that state the same claims on other texts are judged together: "
+       "Before the lock there is no number. Several sweeps that state the same claims on other texts are judged "
+       "together: "
        "a claim about\n"
        "text holds on each of them.",
        "ablate claims p-sealed",
@@ -334,7 +338,8 @@ const std::vector<Command>& Commands() {
        1,
        1,
        "write the sweep's report: Markdown, LaTeX, figures, data, TensorBoard events",
-       "Everything is made from the database: the same database gives the same bytes. Begin with report.md; figures are SVG in\n"
+       "Everything is made from the database: the same database gives the same bytes. Begin with report.md; figures "
+       "are SVG in\n"
        "figures/, tidy CSV in data/, training curves and losses by length for TensorBoard in tensorboard/.",
        "ablate report quickstart --data-dir ablate-runs/quickstart -o report",
        {"--output-dir", "--server", "--data-dir", "--timeout"},
@@ -420,8 +425,11 @@ Sheet VerticalSheet(const Records& records, size_t row) {
 }
 
 absl::Status MissingData(const SweepInput& input) {
-  return absl::NotFoundError(absl::StrCat("the data file ", input.missing, " is not there (named by ", input.file_name,
-                                          ", relative to it): bring it, or say where it is with --data PATH"));
+  const bool of_data =
+      std::find(input.data_paths.begin(), input.data_paths.end(), input.missing) != input.data_paths.end();
+  return absl::NotFoundError(absl::StrCat(
+      "the ", of_data ? "data file " : "file ", input.missing, of_data ? "" : " of a task", " is not there (named by ",
+      input.file_name, ", relative to it): bring it", of_data ? ", or say where it is with --data PATH" : ""));
 }
 
 absl::StatusOr<SweepInput> ReadInput(const Invocation& invocation, Progress* progress, bool need_data) {
@@ -439,21 +447,26 @@ absl::StatusOr<SweepInput> ReadInput(const Invocation& invocation, Progress* pro
 }
 
 absl::Status UploadData(Client* client, const SweepInput& input, Progress* progress) {
-  for (int i = 0; i < input.data.files_size(); ++i) {
-    const v1::DataFile& file = input.data.files(i);
+  const auto upload = [&](const v1::DataFile& file, const std::string& path) -> absl::Status {
     if (file.bytes() > kLargestUpload) {
       Say(absl::StrCat(file.path(), " is over 2 GiB and is not uploaded: it must lie under each worker's --data-root"));
-      continue;
+      return absl::OkStatus();
     }
     const auto start = std::chrono::steady_clock::now();
-    const absl::Status status = client->Upload(input.data_paths[i], file.sha256(), file.bytes(), [&](int64_t done) {
+    const absl::Status status = client->Upload(path, file.sha256(), file.bytes(), [&](int64_t done) {
       // What is over before it can be read is not shown.
       if (std::chrono::steady_clock::now() - start > std::chrono::seconds(1))
         progress->Show(
             absl::StrCat("uploading ", file.path(), ": ", HumanBytes(done), " of ", HumanBytes(file.bytes())));
     });
     progress->Clear();
-    ABLATE_RETURN_IF_ERROR(status);
+    return status;
+  };
+  for (int i = 0; i < input.data.files_size(); ++i) {
+    ABLATE_RETURN_IF_ERROR(upload(input.data.files(i), input.data_paths[i]));
+  }
+  for (size_t i = 0; i < input.task_files.size(); ++i) {
+    ABLATE_RETURN_IF_ERROR(upload(input.task_files[i], input.task_paths[i]));
   }
   return absl::OkStatus();
 }
@@ -465,6 +478,7 @@ absl::StatusOr<v1::SubmitSweepResponse> SubmitFile(Client* client, const SweepIn
   request.set_yaml(input.yaml);
   request.set_file_name(input.file_name);
   *request.mutable_data() = input.data;
+  request.mutable_task_files()->Assign(input.task_files.begin(), input.task_files.end());
   return client->Call(&v1::Sweeps::Stub::SubmitSweep, request);
 }
 

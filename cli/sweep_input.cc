@@ -46,27 +46,41 @@ absl::StatusOr<SweepInput> ReadSweepInput(const std::string& path, const std::st
   }
   input.data_found = true;
   std::string list;
-  for (v1::DataFile& file : *input.data.mutable_files()) {
-    const std::filesystem::path beside =
-        std::filesystem::path(Dirname(path)) / file.path();  // or file.path(), if that is absolute
-    const std::string local = data_override.empty() ? beside.lexically_normal().string() : data_override;
-    input.data_paths.push_back(local);
+  const auto find = [&](const std::string& local, v1::DataFile* file) -> absl::Status {
     const absl::StatusOr<uint64_t> size = FileSize(local);
     if (!size.ok()) {
       if (input.missing.empty()) input.missing = local;
       input.data_found = false;
-      continue;
+      return absl::OkStatus();
     }
-    file.set_bytes(static_cast<int64_t>(*size));
-    ABLATE_ASSIGN_OR_RETURN(const std::string found, HashFile(local, file.bytes(), progress));
-    if (!file.sha256().empty() && file.sha256() != found) {
+    file->set_bytes(static_cast<int64_t>(*size));
+    ABLATE_ASSIGN_OR_RETURN(const std::string found, HashFile(local, file->bytes(), progress));
+    if (!file->sha256().empty() && file->sha256() != found) {
       return absl::InvalidArgumentError(absl::StrCat(local, " is not the file that ", path, " names: its SHA-256 is ",
-                                                     found, ", not ", file.sha256()));
+                                                     found, ", not ", file->sha256()));
     }
-    file.set_sha256(found);
-    absl::StrAppend(&list, found, " ", file.bytes(), "\n");
+    file->set_sha256(found);
+    return absl::OkStatus();
+  };
+  const auto beside = [&](const v1::DataFile& file) {  // or file.path(), if that is absolute
+    return (std::filesystem::path(Dirname(path)) / file.path()).lexically_normal().string();
+  };
+  for (v1::DataFile& file : *input.data.mutable_files()) {
+    input.data_paths.push_back(data_override.empty() ? beside(file) : data_override);
+    ABLATE_RETURN_IF_ERROR(find(input.data_paths.back(), &file));
+    absl::StrAppend(&list, file.sha256(), " ", file.bytes(), "\n");
   }
-  if (input.data_found && input.data.files_size() > 0) {
+  const bool all_data = input.data_found;
+  for (v1::ProbeSpec& probe : *input.spec.mutable_evaluate()->mutable_probes()) {
+    for (auto* files : {probe.mutable_files(), probe.mutable_tokenizer()}) {
+      for (v1::DataFile& file : *files) {
+        input.task_paths.push_back(beside(file));
+        ABLATE_RETURN_IF_ERROR(find(input.task_paths.back(), &file));
+        input.task_files.push_back(file);
+      }
+    }
+  }
+  if (all_data && input.data.files_size() > 0) {
     input.data.set_sha256(input.data.files_size() == 1 ? input.data.files(0).sha256() : Sha256Hex(list));
     *input.spec.mutable_data() = input.data;
   }

@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "base/version.h"
+#include "experiments/attention_config.h"
 #include "experiments/axes.h"
 #include "experiments/claims_check.h"
 #include "experiments/factorial_design.h"
@@ -19,6 +20,12 @@ namespace ablate {
 namespace {
 
 absl::Status Refuse(const std::string& message) { return absl::InvalidArgumentError(message); }
+
+// "300", "end", "end+30": when a switch comes, as names of arms have it.
+std::string SwitchText(const v1::SwitchSpec& change) {
+  if (!change.at_end()) return std::to_string(change.at_step());
+  return change.extra_steps() == 0 ? "end" : absl::StrCat("end+", change.extra_steps());
+}
 
 }  // namespace
 
@@ -65,11 +72,35 @@ absl::StatusOr<int> Planner::InternConfig(const v1::Configuration& canonical, co
   return index;
 }
 
-int Planner::InternNode(int parent, int64_t from, int config) {
-  const auto [it, fresh] = node_by_history_.emplace(std::tuple(parent, from, config), static_cast<int>(nodes_.size()));
+int Planner::InternNode(int parent, int64_t from, int config, bool trains) {
+  // A state that is only made over is a leaf of its own: what trains on starts from its parent, so that of any two
+  // stages the one that needs the other begins later.
+  const auto [it, fresh] = node_by_history_.emplace(std::tuple(parent, from, trains ? config : -1 - config),
+                                                    static_cast<int>(nodes_.size()));
   if (fresh) nodes_.push_back({parent, from, config});
   return it->second;
 }
+
+namespace {
+
+// Where a switch turns the learned s on in a trained model and no initial value is given: 1 / mean of log n over
+// n = 1..T_train, so that the first step changes little (SSMax paper, docs/attention.md). Rounded to four decimals: it
+// is part of keys, and the last bits of a logarithm are not the same everywhere.
+void AddSwitchedInit(const v1::Configuration& before, v1::Configuration* given) {
+  const ConfigView now(*given);
+  const absl::StatusOr<AttentionSpec> old_spec = AttentionSpecFrom(ConfigView(before)), spec = AttentionSpecFrom(now);
+  if (!old_spec.ok() || !spec.ok() || old_spec->has_learned_scale() || !spec->has_learned_scale()) return;
+  for (const v1::Setting& setting : given->settings()) {
+    if (setting.axis() == "attention.ssmax_init") return;
+  }
+  const int64_t length = now.Integer("train.length");
+  double sum = 0;
+  for (int64_t n = 1; n <= length; ++n) sum += std::log(static_cast<double>(n));
+  const double init = static_cast<double>(length) / sum;
+  AppendSetting("attention.ssmax_init", NumberValue(std::round(init * 1e4) / 1e4), given);
+}
+
+}  // namespace
 
 absl::StatusOr<std::pair<int, int64_t>> Planner::AddHistory(const v1::Configuration& full, const v1::ArmSpec& arm,
                                                             double rate, const v1::Configuration& eval_with_ntk,
@@ -80,7 +111,8 @@ absl::StatusOr<std::pair<int, int64_t>> Planner::AddHistory(const v1::Configurat
   ABLATE_ASSIGN_OR_RETURN(int config, InternConfig(OfScope(Canonical(given), AxisScope::kTraining),
                                                    arm.switches().empty() ? eval_with_ntk : none, label));
   const int64_t steps = configs_[config].steps;
-  int node = InternNode(-1, 0, config);
+  int64_t end = steps;
+  int node = InternNode(-1, 0, config, /*trains=*/true);
   for (int i = 0; i < arm.switches_size(); ++i) {
     const v1::SwitchSpec& change = arm.switches(i);
     if (change.at_step() >= steps) {
@@ -89,13 +121,18 @@ absl::StatusOr<std::pair<int, int64_t>> Planner::AddHistory(const v1::Configurat
     }
     // On what was given, not on the canonical form: a value that equals its default is still set after the variant has
     // changed.
+    const v1::Configuration before = given;
     AppendSettings(change.settings(), &given);
+    AddSwitchedInit(before, &given);
     const bool last = i + 1 == arm.switches_size();
     ABLATE_ASSIGN_OR_RETURN(
         config, InternConfig(OfScope(Canonical(given), AxisScope::kTraining), last ? eval_with_ntk : none, label));
-    if (config != nodes_[node].config) node = InternNode(node, change.at_step(), config);
+    if (change.at_end()) end = steps + change.extra_steps();
+    if (config != nodes_[node].config) {
+      node = InternNode(node, change.at_end() ? steps : change.at_step(), config, !change.at_end() || end > steps);
+    }
   }
-  return std::pair(node, steps);
+  return std::pair(node, end);
 }
 
 absl::Status Planner::AddArm(int spec_arm, const v1::ArmSpec& arm, const v1::Configuration& axes) {
@@ -118,7 +155,7 @@ absl::Status Planner::AddArm(int spec_arm, const v1::ArmSpec& arm, const v1::Con
   AppendSettings(axes, &named.values);
   for (const v1::SwitchSpec& change : arm.switches()) {
     for (const v1::Setting& setting : change.settings().settings()) {
-      AppendSetting(absl::StrCat(setting.axis(), "@", change.at_step()), setting.value(), &named.values);
+      AppendSetting(absl::StrCat(setting.axis(), "@", SwitchText(change)), setting.value(), &named.values);
     }
   }
   DropSetting("eval.ntk", &named.values);

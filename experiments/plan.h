@@ -7,7 +7,8 @@
 //   {"data":{"format":"text","sha256":"<64 hex>"},"device":"any","executor":"trainer","numerics":1,"seed":0,
 //    "segments":[[{<canonical training configuration>},0,100],[{...},100,200]],"what":"state"}
 // Segments start at step 0, adjacent equal ones merged; so where the planner cuts changes no key, and two arms or
-// sweeps that need the same state share it. `device` is requirements.device, "any" where the file states none;
+// sweeps that need the same state share it. A state that is only made over after training, without a step, has a last
+// segment from its step to the same step. `device` is requirements.device, "any" where the file states none;
 // precision is a setting. An evaluation is keyed by {"eval":{<canonical eval
 // settings>},"length":512,"split":"selection","state":"<key>","what":"evaluation"}. What cannot act is left out of its
 // settings first: NTK at lengths up to T_train or without RoPE, a window as long as the text, an override that repeats
@@ -42,7 +43,7 @@ struct PlannedStage {
   int parent = -1;           // index in Plan::stages; -1: from scratch
   v1::Configuration config;  // canonical, training settings only
   int64_t seed = 0;
-  int64_t from_step = 0, to_step = 0;
+  int64_t from_step = 0, to_step = 0;  // equal: the parent's state made over, with the parameters of this configuration
   bool has_children = false;  // some planned stage continues from it: its optimiser state is needed
 };
 
@@ -59,7 +60,8 @@ struct PlannedEvaluation {
 
 struct Arm {
   // The axis values that name this arm in tables: what its `arms` entry and the axes set, as given (a value may equal
-  // the default), without eval.ntk (a column of its own). A switch is named with its step: "attention.variant@100".
+  // the default), without eval.ntk (a column of its own). A switch is named with its step: "attention.variant@100",
+  // "@end" after training, "@end+30" with so many further steps.
   v1::Configuration values;
   std::string json;  // ToJson(values)
   std::string label;

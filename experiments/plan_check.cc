@@ -97,15 +97,21 @@ absl::Status CheckArm(const v1::SweepSpec& spec, const v1::ArmSpec& arm) {
   int64_t before = 0;
   for (const v1::SwitchSpec& change : arm.switches()) {
     if (change.settings().settings().empty()) return Refuse("a switch changes nothing");
-    if (change.at_step() <= before) {
+    const bool last = &change == &arm.switches(arm.switches_size() - 1);
+    if (change.at_end() ? !last || change.at_step() != 0 : change.at_step() <= before) {
       return Refuse("the switches of an arm must be in the order of their steps, above 0");
+    }
+    if (change.extra_steps() < 0 || change.extra_steps() > 1000000000 ||
+        (change.extra_steps() > 0 && !change.at_end())) {
+      return Refuse("a switch at the end may have 0 to 1000000000 further steps, another one none");
     }
     before = change.at_step();
     ABLATE_RETURN_IF_ERROR(CheckSettings(change.settings()));
     for (const v1::Setting& setting : change.settings().settings()) {
       const std::string& axis = setting.axis();
       const bool shape = axis.compare(0, 6, "model.") == 0 && axis != "model.rope_base";
-      if (shape || axis == "train.steps" || axis == "train.length" || axis == "data.mqar.vocabulary" || axis.compare(0, 5, "eval.") == 0) {
+      if (shape || axis == "train.steps" || axis == "train.length" || axis == "data.mqar.vocabulary" ||
+          axis.compare(0, 5, "eval.") == 0) {
         return Refuse(axis + " cannot be switched during training");
       }
     }

@@ -18,7 +18,7 @@ namespace {
 
 // Of one training configuration.
 struct ConfigCost {
-  int64_t step_tokens = 0, total_steps = 0;
+  int64_t step_tokens = 0;
   int64_t train_length = 0;
   int64_t weights_bytes = 0;
   double target_spans = 0, loss_tokens = 0;
@@ -28,7 +28,6 @@ ConfigCost CostOf(const v1::Configuration& config, int64_t vocabulary) {
   const ConfigView view(config);
   ConfigCost cost;
   cost.step_tokens = view.Integer("train.batch") * view.Integer("train.length");
-  cost.total_steps = view.Integer("train.steps");
   cost.train_length = view.Integer("train.length");
   cost.weights_bytes = 4 * ParameterCount(view, vocabulary);
   cost.target_spans = view.Number("eval.target_spans");
@@ -209,7 +208,7 @@ v1::PlanSummary Summarize(const v1::SweepSpec& spec, const Plan& given) {
       on = on || evaluation.ntk;
       off = off || (!evaluation.ntk && evaluation.length_tokens > costs[point.stage]->train_length);
     }
-    if (runs(point)) alone += costs[point.stage]->total_steps * (off && on ? 2 : 1);
+    if (runs(point)) alone += plan.stages[point.stage].to_step * (off && on ? 2 : 1);
     evaluations[arm] += static_cast<int64_t>(point.evaluations.size());
   }
   std::vector<int> owner(plan.stages.size(), -1);

@@ -96,7 +96,7 @@ class Planner {
                                                      const v1::Configuration& eval_with_ntk, const std::string& label);
   absl::StatusOr<int> InternConfig(const v1::Configuration& canonical, const v1::Configuration& eval,
                                    const std::string& label);
-  int InternNode(int parent, int64_t from, int config);
+  int InternNode(int parent, int64_t from, int config, bool trains);
   std::string KeyHead() const;
   std::string SegmentsJson(int node, int64_t end) const;
   void CountGroup(Group* group) const;

@@ -33,6 +33,7 @@ class Reader : public SweepReader {
   absl::Status ReadPath(const YamlNode& node);
   absl::Status ReadAxes(const YamlNode& node);
   absl::Status ReadArms(const YamlNode& node);
+  absl::StatusOr<std::vector<v1::SwitchSpec>> ReadSwitches(const YamlNode& list) const;
   absl::Status ReadExclude(const YamlNode& node);
   absl::Status ReadRequires(const YamlNode& node);
   absl::Status ReadNames(const YamlNode& root);
@@ -154,6 +155,53 @@ absl::Status Reader::ReadAxes(const YamlNode& node) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<v1::SwitchSpec>> Reader::ReadSwitches(const YamlNode& list) const {
+  if (!list.is_list() || list.items.empty()) {
+    return Expected(list, "a list of switches such as {at_step: 100, axis: value}");
+  }
+  if (list.items.size() > kMaxSwitches) return Error(list, absl::StrCat("more than ", kMaxSwitches, " switches"));
+  std::vector<v1::SwitchSpec> switches;
+  for (const YamlNode& entry : list.items) {
+    if (!entry.is_map()) return Expected(entry, "a switch such as {at_step: 100, axis: value}");
+    YamlNode settings = entry;
+    settings.items.clear();
+    v1::SwitchSpec change;
+    const YamlNode* steps = nullptr;
+    for (size_t i = 0; i + 1 < entry.items.size(); i += 2) {
+      const YamlNode &key = entry.items[i], &value = entry.items[i + 1];
+      if (key.text == "at_step") {
+        ABLATE_ASSIGN_OR_RETURN(const int64_t at_step, ReadInteger(value, "at_step", 1, 1000000000));
+        change.set_at_step(at_step);
+      } else if (key.text == "at") {
+        if (!value.is_scalar() || value.text != "end") {
+          return Expected(value, "end for at (a step of training is at_step)");
+        }
+        change.set_at_end(true);
+      } else if (key.text == "steps") {
+        steps = &key;
+        ABLATE_ASSIGN_OR_RETURN(const int64_t extra, ReadInteger(value, "steps after the end", 0, 1000000000));
+        change.set_extra_steps(extra);
+      } else {
+        settings.items.push_back(key);
+        settings.items.push_back(value);
+      }
+    }
+    if (change.at_end() && change.at_step() > 0) return Error(entry, "the switch has both at_step and at: end");
+    if (!change.at_end() && change.at_step() == 0) return Error(entry, "the switch has no at_step, nor at: end");
+    if (steps != nullptr && !change.at_end()) {
+      return Error(*steps, "steps are those after the end, of at: end; a switch at a step lasts to train.steps");
+    }
+    if (settings.items.empty()) return Error(entry, "the switch changes nothing");
+    if (!switches.empty() &&
+        (switches.back().at_end() || (!change.at_end() && change.at_step() <= switches.back().at_step()))) {
+      return Error(entry, "expected switches in the order of their steps");
+    }
+    ABLATE_ASSIGN_OR_RETURN(*change.mutable_settings(), ReadConfiguration(settings, "settings"));
+    switches.push_back(std::move(change));
+  }
+  return switches;
+}
+
 absl::Status Reader::ReadArms(const YamlNode& node) {
   if (!node.is_list() || node.items.empty()) return Expected(node, "a list of arms");
   for (const YamlNode& item : node.items) {
@@ -167,31 +215,7 @@ absl::Status Reader::ReadArms(const YamlNode& node) {
     }
     std::vector<v1::SwitchSpec> switches;
     if (const YamlNode* list = Child(item, "switch")) {
-      if (!list->is_list() || list->items.empty())
-        return Expected(*list, "a list of switches such as {at_step: 100, axis: value}");
-      if (list->items.size() > kMaxSwitches) return Error(*list, absl::StrCat("more than ", kMaxSwitches, " switches"));
-      for (const YamlNode& entry : list->items) {
-        if (!entry.is_map()) return Expected(entry, "a switch such as {at_step: 100, axis: value}");
-        YamlNode settings = entry;
-        settings.items.clear();
-        int64_t at_step = -1;
-        for (size_t i = 0; i + 1 < entry.items.size(); i += 2) {
-          if (entry.items[i].text == "at_step") {
-            ABLATE_ASSIGN_OR_RETURN(at_step, ReadInteger(entry.items[i + 1], "at_step", 1, 1000000000));
-            continue;
-          }
-          settings.items.push_back(entry.items[i]);
-          settings.items.push_back(entry.items[i + 1]);
-        }
-        if (at_step < 0) return Error(entry, "the switch has no at_step");
-        if (settings.items.empty()) return Error(entry, "the switch changes nothing");
-        if (!switches.empty() && at_step <= switches.back().at_step()) {
-          return Error(entry, "expected switches in the order of their steps");
-        }
-        v1::SwitchSpec& change = switches.emplace_back();
-        change.set_at_step(at_step);
-        ABLATE_ASSIGN_OR_RETURN(*change.mutable_settings(), ReadConfiguration(settings, "settings"));
-      }
+      ABLATE_ASSIGN_OR_RETURN(switches, ReadSwitches(*list));
     }
     std::map<std::string, std::string> factors;
     if (const YamlNode* map = Child(item, "factors")) {

@@ -36,7 +36,7 @@ absl::StatusOr<v1::SubmitSweepResponse> CoordinatorImpl::ExtendSweep(const v1::E
     }
     ABLATE_ASSIGN_OR_RETURN(const std::shared_ptr<Loaded> old, LoadSweep(request.sweep()));
     ABLATE_ASSIGN_OR_RETURN(Planned parsed, ReadAndPlan(request.yaml(), request.file_name(), request.data(),
-                                                        TuningResultsOf(old->stored.tuning)));
+                                                        request.task_files(), TuningResultsOf(old->stored.tuning)));
     const auto planned = std::make_shared<const Planned>(std::move(parsed));
     const v1::SweepSpec& spec = planned->file.spec;
     if (spec.name() != old->file.spec.name()) {
@@ -63,7 +63,7 @@ absl::StatusOr<v1::SubmitSweepResponse> CoordinatorImpl::ExtendSweep(const v1::E
       MutexLock lock(&mutex_);
       ABLATE_RETURN_IF_ERROR(CheckOpen());
       if (plans_version_ != old->plans_version) continue;
-      if (spec.executor() != v1::EXECUTOR_NOOP) ABLATE_RETURN_IF_ERROR(CheckDataIsHere(spec.data()));
+      if (spec.executor() != v1::EXECUTOR_NOOP) ABLATE_RETURN_IF_ERROR(CheckDataIsHere(spec));
       PlanChange change;
       change.sweep = scheduler_->sweep(old->row).record;
       FillRecord(spec, SpecSha256(planned->file), planned->plan, &change.sweep);

@@ -130,9 +130,11 @@ class CoordinatorImpl final : public Coordinator {
     SweepFile file;
     Plan plan;
   };
+  using DataFiles = google::protobuf::RepeatedPtrField<v1::DataFile>;
   absl::StatusOr<Planned> ReadAndPlan(const std::string& yaml, const std::string& file_name, const v1::DataRef& data,
-                                      const TuningResults& tuned = {}) const;
-  absl::Status CheckDataIsHere(const v1::DataRef& data) const;
+                                      const DataFiles& task_files, const TuningResults& tuned = {}) const;
+  // Of the data and of all tasks.
+  absl::Status CheckDataIsHere(const v1::SweepSpec& spec) const;
   static std::string SpecSha256(const SweepFile& file);
   // What is to be checked before a sweep's failed and cancelled jobs are made again.
   struct Revival {

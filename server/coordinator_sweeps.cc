@@ -56,6 +56,34 @@ absl::Status FillData(const v1::DataRef& found, v1::SweepSpec* spec) {
   return absl::OkStatus();
 }
 
+// Each task's files, then its tokenizer.
+std::vector<v1::DataFile*> TaskFiles(v1::SweepSpec* spec) {
+  std::vector<v1::DataFile*> files;
+  for (v1::ProbeSpec& probe : *spec->mutable_evaluate()->mutable_probes()) {
+    for (v1::DataFile& file : *probe.mutable_files()) files.push_back(&file);
+    for (v1::DataFile& file : *probe.mutable_tokenizer()) files.push_back(&file);
+  }
+  return files;
+}
+
+absl::Status FillTaskFiles(const google::protobuf::RepeatedPtrField<v1::DataFile>& found, v1::SweepSpec* spec) {
+  const std::vector<v1::DataFile*> stated = TaskFiles(spec);
+  if (found.empty()) return absl::OkStatus();  // planning refuses tasks whose files have no hash
+  if (static_cast<size_t>(found.size()) != stated.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the request has ", found.size(), " files of tasks, the sweep file names ", stated.size()));
+  }
+  for (int i = 0; i < found.size(); ++i) {
+    if (!IsSha256Hex(found[i].sha256()) || found[i].bytes() < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("task_files[", i, "] needs a SHA-256 (64 lower-case hex digits) and a size"));
+    }
+    stated[i]->set_sha256(found[i].sha256());
+    stated[i]->set_bytes(found[i].bytes());
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int64_t> PageStart(const std::string& token) {
   int64_t start = 0;
   if (!token.empty() && (!absl::SimpleAtoi(token, &start) || start < 1)) {
@@ -67,12 +95,16 @@ absl::StatusOr<int64_t> PageStart(const std::string& token) {
 }  // namespace
 
 std::string CoordinatorImpl::SpecSha256(const SweepFile& file) {
-  return Sha256Hex(absl::StrCat(file.yaml, "\n", file.spec.data().sha256()));
+  std::string text = absl::StrCat(file.yaml, "\n", file.spec.data().sha256());
+  v1::SweepSpec spec = file.spec;
+  for (const v1::DataFile* of_task : TaskFiles(&spec)) absl::StrAppend(&text, "\n", of_task->sha256());
+  return Sha256Hex(text);
 }
 
 absl::StatusOr<CoordinatorImpl::Planned> CoordinatorImpl::ReadAndPlan(const std::string& yaml,
                                                                       const std::string& file_name,
                                                                       const v1::DataRef& data,
+                                                                      const DataFiles& task_files,
                                                                       const TuningResults& tuned) const {
   Planned planned;
   planned.file.yaml = yaml;
@@ -80,15 +112,20 @@ absl::StatusOr<CoordinatorImpl::Planned> CoordinatorImpl::ReadAndPlan(const std:
   SweepPlaces places;
   ABLATE_ASSIGN_OR_RETURN(planned.file.spec, ParseSweepFile(yaml, file_name, &places));
   ABLATE_RETURN_IF_ERROR(FillData(data, &planned.file.spec));
+  ABLATE_RETURN_IF_ERROR(FillTaskFiles(task_files, &planned.file.spec));
   ABLATE_ASSIGN_OR_RETURN(planned.plan, MakePlan(planned.file.spec, places, tuned));
   return planned;
 }
 
-absl::Status CoordinatorImpl::CheckDataIsHere(const v1::DataRef& data) const {
+absl::Status CoordinatorImpl::CheckDataIsHere(const v1::SweepSpec& given) const {
   std::string missing;
-  for (const v1::DataFile& file : data.files()) {
-    if (file.bytes() > kMaxTravellingBytes || !options_.has_artifact || options_.has_artifact(file.sha256())) continue;
-    absl::StrAppend(&missing, missing.empty() ? "" : ", ", file.path(), " (", file.sha256(), ")");
+  v1::SweepSpec spec = given;
+  std::vector<v1::DataFile*> files = TaskFiles(&spec);
+  for (v1::DataFile& file : *spec.mutable_data()->mutable_files()) files.push_back(&file);
+  for (const v1::DataFile* file : files) {
+    if (file->bytes() > kMaxTravellingBytes || !options_.has_artifact || options_.has_artifact(file->sha256()))
+      continue;
+    absl::StrAppend(&missing, missing.empty() ? "" : ", ", file->path(), " (", file->sha256(), ")");
   }
   if (missing.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -96,7 +133,8 @@ absl::Status CoordinatorImpl::CheckDataIsHere(const v1::DataRef& data) const {
 }
 
 absl::StatusOr<v1::PlanSweepResponse> CoordinatorImpl::PlanSweep(const v1::PlanSweepRequest& request) {
-  ABLATE_ASSIGN_OR_RETURN(const Planned planned, ReadAndPlan(request.yaml(), request.file_name(), request.data()));
+  ABLATE_ASSIGN_OR_RETURN(const Planned planned,
+                          ReadAndPlan(request.yaml(), request.file_name(), request.data(), request.task_files()));
   v1::PlanSweepResponse response;
   v1::PlanSummary* summary = response.mutable_summary();
   *summary = Summarize(planned.file.spec, planned.plan);
@@ -135,6 +173,13 @@ absl::Status CoordinatorImpl::CheckSameFile(SweepRow row, const std::string& spe
     absl::StrAppend(&difference, "data: SHA-256 ", stored.spec.data().sha256(), " before, ",
                     planned.file.spec.data().sha256(), " now\n");
   }
+  v1::SweepSpec before = stored.spec, now = planned.file.spec;
+  const std::vector<v1::DataFile*> old_files = TaskFiles(&before), new_files = TaskFiles(&now);
+  for (size_t i = 0; i < std::min(old_files.size(), new_files.size()); ++i) {
+    if (old_files[i]->sha256() == new_files[i]->sha256()) continue;
+    absl::StrAppend(&difference, new_files[i]->path(), ": SHA-256 ", old_files[i]->sha256(), " before, ",
+                    new_files[i]->sha256(), " now\n");
+  }
   return absl::AlreadyExistsError(
       absl::StrCat("another sweep is named \"", planned.file.spec.name(), "\":\n", difference,
                    "Give the file another `name:` to submit it as a new sweep; what both need is not run again."));
@@ -148,7 +193,8 @@ absl::StatusOr<v1::SubmitSweepResponse> CoordinatorImpl::SubmitSweep(const v1::S
     if (repeated.has_value()) return *repeated;
   }
   // Outside the lock: a large plan takes a second.
-  ABLATE_ASSIGN_OR_RETURN(Planned parsed, ReadAndPlan(request.yaml(), request.file_name(), request.data()));
+  ABLATE_ASSIGN_OR_RETURN(Planned parsed,
+                          ReadAndPlan(request.yaml(), request.file_name(), request.data(), request.task_files()));
   const auto planned = std::make_shared<const Planned>(std::move(parsed));
   const v1::SweepSpec& spec = planned->file.spec;
   const std::string spec_sha256 = SpecSha256(planned->file);
@@ -191,7 +237,7 @@ absl::StatusOr<v1::SubmitSweepResponse> CoordinatorImpl::SubmitSweep(const v1::S
         last = last_change_;
       } else {
         if (plans_version_ != plans_version || !is_new) continue;  // somebody else has come in between
-        if (spec.executor() != v1::EXECUTOR_NOOP) ABLATE_RETURN_IF_ERROR(CheckDataIsHere(spec.data()));
+        if (spec.executor() != v1::EXECUTOR_NOOP) ABLATE_RETURN_IF_ERROR(CheckDataIsHere(spec));
         std::vector<Seen> already = SeenOf(candidates);  // before its own jobs are made
         Effects effects;
         ABLATE_ASSIGN_OR_RETURN(const SubmitOutcome outcome, scheduler_->OnSubmit(plan, NowTime(), &effects));

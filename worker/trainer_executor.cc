@@ -6,6 +6,7 @@
 #include <csignal>
 #include <ctime>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -21,6 +22,9 @@
 
 namespace ablate {
 namespace {
+
+using DataFiles = google::protobuf::RepeatedPtrField<v1::DataFile>;
+using DataPaths = google::protobuf::RepeatedPtrField<std::string>;
 
 constexpr int64_t kStopPollMicros = 50'000;
 constexpr int64_t kReadyMs = 30'000;
@@ -214,17 +218,46 @@ v1::AttemptReport TrainerExecutor::RunEvaluation(const v1::EvaluationTask& task,
     run->add_data_paths(pin->path());
     pins.push_back(*std::move(pin));
   }
+  const std::tuple<const char*, const DataFiles*, DataPaths*> inputs[] = {
+      {"get the task's file", &task.files(), run->mutable_file_paths()},
+      {"get the task's tokenizer", &task.tokenizer(), run->mutable_tokenizer_paths()}};
+  for (const auto& [what, files, paths] : inputs) {
+    for (const v1::DataFile& file : *files) {
+      absl::StatusOr<ArtifactCache::Pin> pin = options_.cache->FetchData(file, stop);
+      if (!pin.ok()) return FailedTo(what, pin.status(), stop);
+      *paths->Add() = pin->path();
+      pins.push_back(*std::move(pin));
+    }
+  }
   if (!task.has_state()) return Failed(v1::CODE_ERROR, "the evaluation names no state to measure");
   absl::StatusOr<ArtifactCache::Pin> weights = options_.cache->Fetch(task.state().weights(), stop);
   if (!weights.ok()) return FailedTo("get the weights", weights.status(), stop);
   run->set_weights_path(weights->path());
+  const std::string made_dir = CheckpointDir("made " + task.evaluation_key());
+  RemoveTree(made_dir).IgnoreError();  // of an attempt that was cut off
+  if (const absl::Status made = MakeDirs(made_dir); !made.ok()) return FailedTo("keep made files", made, stop);
+  run->set_output_dir(made_dir);
   // Steps of an evaluation are batches; what is shown of a job are training steps.
   TaskEvents quiet = events;
   quiet.progress = [](const TaskProgress&) {};
   const Ending ending = Follow(request, quiet, stop, [](const v1::TrainerCheckpoint&) {});
-  if (ending.failed) return Failed(*ending.failed);
-  if (ending.stopped) return Stopped(stop);
-  return Succeeded(*ending.done);
+  v1::AttemptReport report = ending.failed    ? Failed(*ending.failed)
+                             : ending.stopped ? Stopped(stop)
+                                              : UploadMade(*ending.done, made_dir, stop);
+  RemoveTree(made_dir).IgnoreError();
+  return report;
+}
+
+v1::AttemptReport TrainerExecutor::UploadMade(const v1::TaskResult& result, const std::string& dir,
+                                              const StopSignal& stop) {
+  for (const v1::ResultArtifact& made : result.artifacts()) {
+    const std::string what = absl::StrCat("upload the made file ", made.name());
+    const absl::StatusOr<ArtifactCache::Pin> pin = options_.cache->Adopt(JoinPath(dir, made.name()), made.artifact());
+    if (!pin.ok()) return FailedTo(what, pin.status(), stop);
+    const absl::Status status = options_.cache->Upload(made.artifact(), stop, StopSignal::Mode::kCancel);
+    if (!status.ok()) return FailedTo(what, status, stop);
+  }
+  return Succeeded(result);
 }
 
 absl::Status TrainerExecutor::EnsureChild(const StopSignal& stop) {

@@ -56,6 +56,8 @@ class TrainerExecutor : public Executor {
   v1::AttemptReport RunStage(const v1::StageTask& task, const TaskEvents& events, const StopSignal& stop);
   v1::AttemptReport RunLockedStage(const v1::StageTask& task, const TaskEvents& events, const StopSignal& stop);
   v1::AttemptReport RunEvaluation(const v1::EvaluationTask& task, const TaskEvents& events, const StopSignal& stop);
+  // The result, once the files that it names lie in the coordinator's store.
+  v1::AttemptReport UploadMade(const v1::TaskResult& result, const std::string& dir, const StopSignal& stop);
   // Sends the request to a living child and follows it to its end. `checkpoint` is told of each state that was written.
   Ending Follow(const v1::TrainerRequest& request, const TaskEvents& events, const StopSignal& stop,
                 const std::function<void(const v1::TrainerCheckpoint&)>& checkpoint);

@@ -1,8 +1,11 @@
 // See scheduler.h. Here: the worker link. Reports of attempts, leases, silence.
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "base/version.h"
@@ -232,6 +235,17 @@ void Scheduler::ProcessReport(Worker& worker, const v1::SyncRequest& request, in
 std::string Scheduler::WhyResultIsBad(const Job& job, const v1::AttemptReport& report) const {
   const v1::TaskResult& result = report.result();
   if (result.outcome() != v1::COMPLETED && result.outcome() != v1::DIVERGED) return "the result states no outcome";
+  std::set<std::string> names;
+  for (const v1::ResultArtifact& made : result.artifacts()) {
+    const std::string& sha256 = made.artifact().sha256();
+    // The name becomes that of a file on the machine of whoever fetches it.
+    const bool plain = !made.name().empty() && made.name().size() <= 100 && made.name()[0] != '.' &&
+                       made.name().find_first_of("/\\") == std::string::npos;
+    if (!plain || !names.insert(made.name()).second) return "a made file has no name of its own, or one with a path";
+    if (!IsSha256Hex(sha256)) return absl::StrCat("the made file ", made.name(), " has no SHA-256");
+    if (!options_.has_artifact || options_.has_artifact(sha256)) continue;
+    return absl::StrCat("the made file ", made.name(), " is not stored here: upload it before the result is reported");
+  }
   if (job.record.kind != v1::STAGE || result.outcome() == v1::DIVERGED ||
       job.record.requirement.executor == v1::EXECUTOR_NOOP) {
     return "";

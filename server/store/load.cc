@@ -90,8 +90,9 @@ absl::Status LoadSweepRows(Connection& db, std::vector<SweepRecord>* sweeps) {
   {
     ABLATE_ASSIGN_OR_RETURN(
         Statement rows,
-        db.Query("SELECT row, sweep_id, name, description, state, spec_sha256, plan_sha256, priority, keep, "
-                 "arms, seeds, created_at_us, ended_at_us, phase, pending, sealed, waiting_for FROM sweeps ORDER BY row"));
+        db.Query(
+            "SELECT row, sweep_id, name, description, state, spec_sha256, plan_sha256, priority, keep, "
+            "arms, seeds, created_at_us, ended_at_us, phase, pending, sealed, waiting_for FROM sweeps ORDER BY row"));
     while (true) {
       ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
       if (!row) break;
@@ -209,7 +210,7 @@ absl::StatusOr<std::set<std::string>> ReadNamedArtifacts(Connection& db) {
                           db.Query("SELECT weights_sha256 FROM checkpoints WHERE weights_sha256 IS NOT NULL "
                                    "UNION SELECT optimizer_sha256 FROM checkpoints "
                                    "WHERE optimizer_sha256 IS NOT NULL "
-                                   "UNION SELECT sha256 FROM data_files"));
+                                   "UNION SELECT sha256 FROM data_files UNION SELECT sha256 FROM result_artifacts"));
   while (true) {
     ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
     if (!row) return named;

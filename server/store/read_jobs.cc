@@ -1,6 +1,7 @@
 // Jobs and tasks as users and workers see them. See records.h.
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/strings.h"
@@ -99,9 +100,11 @@ absl::Status ReadEvaluationTask(Connection& db, const std::string& key, const Pr
                                 v1::EvaluationTask* task) {
   ABLATE_ASSIGN_OR_RETURN(
       Statement row,
-      db.Query("SELECT s.row, s.key, s.config, s.seed, s.executor, d.ref, e.eval_config, e.length, e.split "
-               "FROM evaluations e JOIN stages s ON s.row = e.stage JOIN data d ON d.row = s.data WHERE e.key = ?",
-               key));
+      db.Query(
+          "SELECT s.row, s.key, s.config, s.seed, s.executor, d.ref, e.eval_config, e.length, e.split, f.ref, t.ref "
+          "FROM evaluations e JOIN stages s ON s.row = e.stage JOIN data d ON d.row = s.data "
+          "LEFT JOIN data f ON f.row = e.files LEFT JOIN data t ON t.row = e.tokenizer WHERE e.key = ?",
+          key));
   ABLATE_ASSIGN_OR_RETURN(const bool found, row.Step());
   if (!found) return absl::NotFoundError(absl::StrCat("there is no evaluation ", key));
   task->set_evaluation_key(key);
@@ -113,6 +116,12 @@ absl::Status ReadEvaluationTask(Connection& db, const std::string& key, const Pr
   ABLATE_RETURN_IF_ERROR(ReadConfig(row.Text(6), task->mutable_eval_config()));
   task->set_length_tokens(row.Int(7));
   task->set_split(row.Text(8));
+  for (const auto& [column, files] : {std::pair(9, task->mutable_files()), std::pair(10, task->mutable_tokenizer())}) {
+    v1::DataRef inputs;
+    if (row.IsNull(column)) continue;
+    if (!inputs.ParseFromString(row.Bytes(column))) return absl::DataLossError("a task's stored inputs cannot be read");
+    *files = inputs.files();
+  }
   v1::CheckpointRef state;
   ABLATE_ASSIGN_OR_RETURN(const bool stored,
                           ReadCheckpoint(db, row.Int(0), row.Text(1), true, false, presence, &state));
@@ -170,6 +179,22 @@ absl::Status ReadJobDetails(Connection& db, JobRow job_row, v1::Job* job) {
       v1::MetricValue* metric = job->add_metrics();
       metric->set_metric(rows.Text(0));
       metric->set_value(ValueOf(rows, 1, 2));
+    }
+  }
+  if (!stage && job->state() == v1::SUCCEEDED && job->verify_of().empty()) {
+    ABLATE_ASSIGN_OR_RETURN(Statement rows,
+                            db.Query("SELECT r.name, r.media_type, r.sha256, r.bytes FROM evaluations e "
+                                     "JOIN result_artifacts r ON r.evaluation = e.row WHERE e.key = ? "
+                                     "ORDER BY r.position",
+                                     job->key()));
+    while (true) {
+      ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
+      if (!row) break;
+      v1::ResultArtifact* made = job->add_artifacts();
+      made->set_name(rows.Text(0));
+      made->set_media_type(rows.Text(1));
+      made->mutable_artifact()->set_sha256(rows.Text(2));
+      made->mutable_artifact()->set_bytes(rows.Int(3));
     }
   }
   ABLATE_ASSIGN_OR_RETURN(

@@ -57,19 +57,40 @@ absl::StatusOr<std::vector<int64_t>> InsertStages(Connection& db, const v1::Swee
   return rows;
 }
 
-absl::StatusOr<std::vector<int64_t>> InsertEvaluations(Connection& db, const Plan& plan,
+// Rows of data for each task's files and tokenizer: [probe].files, then [probe].tokenizer; 0: none.
+absl::StatusOr<std::vector<std::pair<int64_t, int64_t>>> TaskInputRows(Connection& db, const v1::SweepSpec& spec) {
+  std::vector<std::pair<int64_t, int64_t>> rows;
+  for (const v1::ProbeSpec& probe : spec.evaluate().probes()) {
+    const auto row_of = [&](const google::protobuf::RepeatedPtrField<v1::DataFile>& files) -> absl::StatusOr<int64_t> {
+      if (files.empty()) return 0;
+      v1::DataRef data;
+      data.set_name(probe.name());
+      *data.mutable_files() = files;
+      data.set_sha256(CombinedDataSha256(data));
+      return DataRow(db, data);
+    };
+    auto& [files, tokenizer] = rows.emplace_back();
+    ABLATE_ASSIGN_OR_RETURN(files, row_of(probe.files()));
+    ABLATE_ASSIGN_OR_RETURN(tokenizer, row_of(probe.tokenizer()));
+  }
+  return rows;
+}
+
+absl::StatusOr<std::vector<int64_t>> InsertEvaluations(Connection& db, const v1::SweepSpec& spec, const Plan& plan,
                                                        const std::vector<int64_t>& stages) {
+  ABLATE_ASSIGN_OR_RETURN(const auto inputs, TaskInputRows(db, spec));
   ABLATE_ASSIGN_OR_RETURN(Statement find, db.Prepare("SELECT row FROM evaluations WHERE key = ?"));
   ABLATE_ASSIGN_OR_RETURN(Statement insert,
-                          db.Prepare("INSERT INTO evaluations (key, stage, eval_config, length, split, ntk) "
-                                     "VALUES (?, ?, ?, ?, ?, ?)"));
+                          db.Prepare("INSERT INTO evaluations (key, stage, eval_config, length, split, ntk, files, "
+                                     "tokenizer) VALUES (?, ?, ?, ?, ?, ?, NULLIF(?, 0), NULLIF(?, 0))"));
   std::vector<int64_t> rows;
   rows.reserve(plan.evaluations.size());
   for (const PlannedEvaluation& evaluation : plan.evaluations) {
     ABLATE_ASSIGN_OR_RETURN(int64_t row, RowOf(find, evaluation.key));
     if (row == 0) {
+      const auto [files, tokenizer] = evaluation.probe < 0 ? std::pair<int64_t, int64_t>() : inputs[evaluation.probe];
       insert.BindAll(evaluation.key, stages[evaluation.stage], ToJson(evaluation.eval_config), evaluation.length_tokens,
-                     evaluation.split, evaluation.ntk);
+                     evaluation.split, evaluation.ntk, files, tokenizer);
       ABLATE_RETURN_IF_ERROR(insert.Run());
       row = db.LastInsertRow();
     }
@@ -115,7 +136,7 @@ absl::StatusOr<std::vector<int64_t>> InsertArms(Connection& db, SweepRow sweep, 
 absl::Status WritePoints(Connection& db, SweepRow sweep, const v1::SweepSpec& spec, const Plan& plan, int64_t data) {
   ABLATE_ASSIGN_OR_RETURN(const std::vector<int64_t> arms, InsertArms(db, sweep, plan));
   ABLATE_ASSIGN_OR_RETURN(const std::vector<int64_t> stages, InsertStages(db, spec, plan, data));
-  ABLATE_ASSIGN_OR_RETURN(const std::vector<int64_t> evaluations, InsertEvaluations(db, plan, stages));
+  ABLATE_ASSIGN_OR_RETURN(const std::vector<int64_t> evaluations, InsertEvaluations(db, spec, plan, stages));
   ABLATE_ASSIGN_OR_RETURN(
       Statement insert_point,
       db.Prepare("INSERT OR IGNORE INTO points (sweep, arm, seed, phase, stage, seal) VALUES (?, ?, ?, ?, ?, ?)"));

@@ -53,7 +53,8 @@ absl::Status AppendIfUnreferenced(Connection& db, const std::string& sha256, std
                           db.QueryInt(0,
                                       "SELECT EXISTS (SELECT 1 FROM checkpoints WHERE weights_sha256 = ?1) OR "
                                       "EXISTS (SELECT 1 FROM checkpoints WHERE optimizer_sha256 = ?1) OR "
-                                      "EXISTS (SELECT 1 FROM data_files WHERE sha256 = ?1)",
+                                      "EXISTS (SELECT 1 FROM data_files WHERE sha256 = ?1) OR "
+                                      "EXISTS (SELECT 1 FROM result_artifacts WHERE sha256 = ?1)",
                                       sha256));
   if (used == 0 && std::find(unreferenced->begin(), unreferenced->end(), sha256) == unreferenced->end()) {
     unreferenced->push_back(sha256);
@@ -129,7 +130,8 @@ absl::Status WriteMetrics(Connection& db, const JobRef& job, const v1::TaskResul
   if (!stage && diverged) {
     ABLATE_ASSIGN_OR_RETURN(
         Statement task,
-        db.Query("SELECT COALESCE(json_extract(eval_config, '$.\"eval.task\"'), 'loss') FROM evaluations WHERE row = ?", row));
+        db.Query("SELECT COALESCE(json_extract(eval_config, '$.\"eval.task\"'), 'loss') FROM evaluations WHERE row = ?",
+                 row));
     ABLATE_RETURN_IF_ERROR(task.Step().status());
     for (const Metric& metric : Metrics()) {
       if (metric.headline && metric.task == task.Text(0)) ABLATE_RETURN_IF_ERROR(insert(std::string(metric.name), {}));
@@ -139,6 +141,15 @@ absl::Status WriteMetrics(Connection& db, const JobRef& job, const v1::TaskResul
     ABLATE_RETURN_IF_ERROR(insert(metric.metric(), Split(metric.value())));
   }
   if (stage) return absl::OkStatus();
+  // What an earlier run made, and this one did not, goes when the coordinator next starts.
+  ABLATE_RETURN_IF_ERROR(db.Run("DELETE FROM result_artifacts WHERE evaluation = ?", row));
+  for (int i = 0; i < result.artifacts_size(); ++i) {
+    const v1::ResultArtifact& made = result.artifacts(i);
+    ABLATE_RETURN_IF_ERROR(db.Run(
+        "INSERT INTO result_artifacts (evaluation, position, name, media_type, sha256, bytes, job) VALUES (?, ?, ?, ?, "
+        "?, ?, ?)",
+        row, i, made.name(), made.media_type(), made.artifact().sha256(), made.artifact().bytes(), job.row));
+  }
   ABLATE_RETURN_IF_ERROR(db.Run("DELETE FROM document_losses WHERE evaluation = ?", row));
   if (result.documents().empty()) return absl::OkStatus();
   return db.Run("INSERT INTO document_losses (evaluation, job, count, documents) VALUES (?, ?, ?, ?)", row, job.row,

@@ -217,3 +217,20 @@ CREATE TABLE token_workers (         -- the token that a worker id belongs to
   token INTEGER NOT NULL REFERENCES tokens(row)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX token_workers_by_token ON token_workers(token);
+
+-- Probes: what an evaluation of a task reads beside the data (rows of data, so that their artifacts stay), and the files
+-- that evaluations made.
+ALTER TABLE evaluations ADD COLUMN files INTEGER REFERENCES data(row);
+ALTER TABLE evaluations ADD COLUMN tokenizer INTEGER REFERENCES data(row);
+
+CREATE TABLE result_artifacts (
+  evaluation INTEGER NOT NULL REFERENCES evaluations(row),
+  position INTEGER NOT NULL,
+  name TEXT NOT NULL,                -- of the file, without a path
+  media_type TEXT NOT NULL,
+  sha256 TEXT NOT NULL,
+  bytes INTEGER NOT NULL,
+  job INTEGER NOT NULL REFERENCES jobs(row),
+  PRIMARY KEY (evaluation, position)
+) STRICT;
+CREATE INDEX result_artifacts_by_sha256 ON result_artifacts(sha256);
