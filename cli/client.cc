@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/hash.h"
 #include "base/status_macros.h"
 #include "cli/command_line.h"
 #include "grpcpp/grpcpp.h"
@@ -129,6 +130,28 @@ absl::Status Client::Query(const v1::QueryRequest& request, const std::function<
   v1::QueryResponse response;
   while (reader->Read(&response)) part(response);
   return ToAbslStatus(reader->Finish());
+}
+
+absl::StatusOr<std::string> Client::Download(const std::string& sha256, int64_t max_bytes) {
+  std::string content;
+  v1::DownloadArtifactRequest request;
+  request.set_sha256(sha256);
+  bool too_long = false;
+  const absl::Status status = Try([&](grpc::ClientContext* context) {
+    content.clear();
+    const auto reader = artifacts_->DownloadArtifact(context, request);
+    v1::DownloadArtifactResponse part;
+    while (!too_long && reader->Read(&part)) {
+      content += part.chunk();
+      too_long = static_cast<int64_t>(content.size()) > max_bytes;
+    }
+    if (too_long) context->TryCancel();
+    return reader->Finish();
+  });
+  if (too_long) return absl::ResourceExhaustedError(absl::StrCat("the file ", sha256, " is over ", max_bytes, " bytes"));
+  if (!status.ok()) return status;
+  if (Sha256Hex(content) != sha256) return absl::DataLossError(absl::StrCat("the file ", sha256, " came damaged"));
+  return content;
 }
 
 absl::StatusOr<bool> Client::UploadOnce(const std::string& path, const std::string& sha256, int64_t bytes,

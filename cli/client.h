@@ -54,6 +54,10 @@ class Client {
   absl::Status Upload(const std::string& path, const std::string& sha256, int64_t bytes,
                       const std::function<void(int64_t)>& progress);
 
+  // The whole of a stored file that is at most `max_bytes` long. DataLoss: what comes has another hash. NotFound: it is
+  // not there. ResourceExhausted: longer.
+  absl::StatusOr<std::string> Download(const std::string& sha256, int64_t max_bytes);
+
   // Whether a coordinator answers within `seconds`.
   bool Answers(double seconds);
 

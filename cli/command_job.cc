@@ -40,6 +40,17 @@ std::string MetricsJson(const v1::Job& job) {
   return absl::StrCat("{", absl::StrJoin(fields, ","), "}");
 }
 
+// [{"name":"attention-map.bin","media_type":...,"bytes":1234,"sha256":...}]
+std::string ArtifactsJson(const v1::Job& job) {
+  std::vector<std::string> files;
+  for (const v1::ResultArtifact& made : job.artifacts()) {
+    files.push_back(absl::StrCat("{\"name\":", JsonString(made.name()), ",\"media_type\":", JsonString(made.media_type()),
+                                 ",\"bytes\":", made.artifact().bytes(), ",\"sha256\":", JsonString(made.artifact().sha256()),
+                                 "}"));
+  }
+  return absl::StrCat("[", absl::StrJoin(files, ","), "]");
+}
+
 bool HasNtk(const v1::EvaluationTask& task) {
   return std::any_of(
       task.eval_config().settings().begin(), task.eval_config().settings().end(),
@@ -55,7 +66,7 @@ Report JobReport(const std::vector<v1::Job>& jobs) {
       "to_step", "length",        "split",        "ntk",       "eval_config", "step",       "total_steps",
       "attempt", "failures",      "max_failures", "failure",   "message",     "worker_id",  "tokens_per_second",
       "metrics", "parent_job_id", "retry_of",     "sweep_ids", "key",         "created_at", "started_at",
-      "ended_at", "sealed",       "verify_of"};
+      "ended_at", "sealed",       "verify_of",    "artifacts"};
   Sheet sheet;
   sheet.columns = {{.title = "job"},
                    {.title = "kind"},
@@ -105,7 +116,8 @@ Report JobReport(const std::vector<v1::Job>& jobs) {
          TimeCell(job.started_at_us()),
          TimeCell(job.ended_at_us()),
          Cell::Flag(job.sealed()),
-         TextOrNull(job.verify_of())});
+         TextOrNull(job.verify_of()),
+         Cell::Json(ArtifactsJson(job))});
     std::string note = job.outcome() == v1::DIVERGED ? "diverged" : FailureLine(job.last_failure(), 160);
     if (job.state() == v1::SUCCEEDED && job.outcome() != v1::DIVERGED) note.clear();
     if (job.sealed()) note = "sealed";

@@ -5,6 +5,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -201,14 +202,15 @@ absl::StatusOr<Invocation> ParseCommandLine(const std::vector<std::string>& argu
   }
   ABLATE_ASSIGN_OR_RETURN(invocation.command, TakeCommand(commands, &words));
   if (invocation.help) return invocation;
-  // -o is a folder where a command writes files.
+  // -o is a folder, or a file, where a command writes files.
   const auto& taken = invocation.command->flags;
-  if (std::find(taken.begin(), taken.end(), "--output-dir") != taken.end() && invocation.Has("--output")) {
-    if (invocation.Has("--output-dir")) return UsageError("--output-dir is given twice");
-    auto folder = invocation.flags.extract("--output");
-    folder.key() = "--output-dir";
-    invocation.flags.insert(std::move(folder));
-    std::replace(given.begin(), given.end(), std::string("--output"), std::string("--output-dir"));
+  for (const char* target : {"--output-dir", "--output-file"}) {
+    if (std::find(taken.begin(), taken.end(), target) == taken.end() || !invocation.Has("--output")) continue;
+    if (invocation.Has(target)) return UsageError(absl::StrCat(target, " is given twice"));
+    auto place = invocation.flags.extract("--output");
+    place.key() = target;
+    invocation.flags.insert(std::move(place));
+    std::replace(given.begin(), given.end(), std::string("--output"), std::string(target));
   }
   for (const std::string& flag : given) ABLATE_RETURN_IF_ERROR(CheckFlag(*invocation.command, flag));
   const auto usage = [&] {
@@ -279,7 +281,7 @@ std::string CommandHelp(const Command& command) {
   for (const std::string_view name : command.flags) {
     const FlagSpec* flag = FindFlag(name);
     if (flag == nullptr) continue;
-    std::string left = absl::StrCat("  ", name == "--output" || name == "--output-dir" ? "-o, " : "", ToAbsl(name),
+    std::string left = absl::StrCat("  ", absl::StartsWith(ToAbsl(name), "--output") ? "-o, " : "", ToAbsl(name),
                                     flag->value.empty() ? "" : " ", ToAbsl(flag->value));
     left.resize(std::max<size_t>(left.size() + 2, 26), ' ');
     absl::StrAppend(&out, left, ToAbsl(flag->help), "\n");

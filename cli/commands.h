@@ -9,6 +9,7 @@
 #include "cli/output/report.h"
 #include "cli/progress.h"
 #include "cli/sweep_input.h"
+#include "experiments/attention_map.h"
 
 namespace ablate {
 
@@ -27,6 +28,8 @@ absl::StatusOr<int> RunJobList(const Invocation& invocation);
 absl::StatusOr<int> RunJobShow(const Invocation& invocation);
 absl::StatusOr<int> RunJobLogs(const Invocation& invocation);
 absl::StatusOr<int> RunJobExplain(const Invocation& invocation);
+absl::StatusOr<int> RunJobArtifacts(const Invocation& invocation);
+absl::StatusOr<int> RunJobMap(const Invocation& invocation);
 absl::StatusOr<int> RunJobCancel(const Invocation& invocation);
 absl::StatusOr<int> RunJobVerify(const Invocation& invocation);
 absl::StatusOr<int> RunJobVerifications(const Invocation& invocation);
@@ -80,6 +83,9 @@ absl::StatusOr<std::string> ArmJson(const std::string& flag, const std::string& 
 Report SweepReport(const std::vector<v1::Sweep>& sweeps);
 // Uploads what the coordinator lacks of the file's data.
 absl::Status UploadData(Client* client, const SweepInput& input, Progress* progress);
+
+// The attention map that the job made. NotFound: it made none. DataLoss, InvalidArgument: what came is none.
+absl::StatusOr<AttentionMap> FetchAttentionMap(Client* client, const v1::Job& job);
 
 // One column of names and one of values, for `show` commands; NULL and empty values are left out.
 Sheet VerticalSheet(const Records& records, size_t row);

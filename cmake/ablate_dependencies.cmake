@@ -10,6 +10,7 @@ find_package(glog CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(yaml-cpp CONFIG REQUIRED)
 find_package(Boost REQUIRED)
+find_package(PNG REQUIRED)
 find_package(OpenMP REQUIRED)
 find_package(GTest CONFIG REQUIRED)
 

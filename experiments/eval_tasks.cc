@@ -45,4 +45,6 @@ std::string_view TaskOfOption(std::string_view axis) {
   return "";
 }
 
+int64_t LeastPasskeyLength(bool full_prompt, int64_t depths) { return (full_prompt ? 245 : 62) + depths - 1 + 10; }
+
 }  // namespace ablate

@@ -2,6 +2,7 @@
 // it. How it is measured: worker/trainer/probes; definitions: docs/evaluations.md. Plain data; any thread.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,5 +27,9 @@ std::vector<std::string> EvalTaskNames();
 
 // The task that an option of evaluations acts in ("eval.passkey.trials": passkey); "": every one.
 std::string_view TaskOfOption(std::string_view axis);
+
+// Tokens of the shortest passkey evaluation of a model of bytes: the prompt without filler, a place for each bin of
+// depth, and the answer. worker/trainer/probes/passkey_test.cc holds it against the prompts.
+int64_t LeastPasskeyLength(bool full_prompt, int64_t depths);
 
 }  // namespace ablate

@@ -110,6 +110,10 @@ bool IsHeadline(std::string_view metric) {
   return found != nullptr && found->headline;
 }
 
+bool IsOfTask(const Metric& metric, std::string_view task) {
+  return metric.task == (task == "attention_map" ? "attention" : task);
+}
+
 bool MatchesMetric(std::string_view pattern, std::string_view metric) {
   const size_t star = pattern.find('*');
   if (star == std::string_view::npos) return pattern == metric;

@@ -26,6 +26,8 @@ std::vector<std::string> MetricNames();
 // The row of a name, or of the family that it belongs to ("attention_entropy.l0.h3"); nullptr: no metric of that name.
 const Metric* FindMetric(std::string_view name);
 bool IsHeadline(std::string_view metric);
+// Whether evaluations of this task have the metric. A map has the statistics of its text beside it.
+bool IsOfTask(const Metric& metric, std::string_view task);
 // Whether `metric` is what `pattern` asks for: the same text, where a * stands for any: "attention_entropy.*".
 bool MatchesMetric(std::string_view pattern, std::string_view metric);
 // Whether claims, selections and tuning may be about it: a loss (lower is better), or `gain` (higher is better). The

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "experiments/sweep_places.h"
@@ -25,8 +26,8 @@ absl::Status CheckArm(const v1::SweepSpec& spec, const v1::ArmSpec& arm);
 // not fit the data, an option of another task or one that arms vary too, a loss or claims on data without text; eval.task
 // as a setting.
 absl::Status CheckTasks(const v1::SweepSpec& spec, const SweepPlaces& places);
-// InvalidArgument: sequences of associative recall that do not fit the vocabulary or the length (worker/trainer/mqar.h).
-absl::Status CheckMqar(int64_t vocabulary, int64_t pairs, int64_t length);
+// InvalidArgument: a task's made inputs do not fit the model's tokens or the length.
+absl::Status CheckTaskFits(const v1::DataRef& data, const std::string& task, const ConfigView& measured, int64_t tokens);
 // InvalidArgument: data.* settings of a training that do not fit the data's format. Not asked of the test executor.
 absl::Status CheckDataAxes(const v1::DataRef& data, const v1::Configuration& canonical);
 

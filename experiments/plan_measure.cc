@@ -150,13 +150,10 @@ absl::Status Planner::Measure(int arm, const v1::Configuration& eval, const std:
     } else {
       fits = WithContext(CheckEvaluationLength(training, tokens), "arm " + plan_.arms[arm].label);
     }
-    if (fits.ok() && cell.probe >= 0 && spec_.evaluate().probes(cell.probe).task() == "mqar" &&
-        spec_.executor() != v1::EXECUTOR_NOOP) {
-      const ConfigView view(trained.config, of_task->second);
-      const bool own = view.Has("eval.mqar.pairs");
-      fits = WithContext(CheckMqar(view.Integer("data.mqar.vocabulary"),
-                                   view.Integer(own ? "eval.mqar.pairs" : "data.mqar.pairs"), tokens),
-                         absl::StrCat("task mqar at ", tokens, " tokens"));
+    if (fits.ok() && cell.probe >= 0 && spec_.executor() != v1::EXECUTOR_NOOP) {
+      fits = WithContext(CheckTaskFits(spec_.data(), spec_.evaluate().probes(cell.probe).task(),
+                                       ConfigView(trained.config, of_task->second), tokens),
+                         "arm " + plan_.arms[arm].label);
     }
     if (!fits.ok()) return places_.At(cell.place, fits);
     Measurement measurement;

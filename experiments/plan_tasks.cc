@@ -92,6 +92,21 @@ absl::Status CheckOptions(const v1::SweepSpec& spec, const v1::ProbeSpec& probe)
   return absl::OkStatus();
 }
 
+// The rules: worker/trainer/mqar.h.
+absl::Status CheckMqar(int64_t vocabulary, int64_t pairs, int64_t length) {
+  // Token 0 is the blank; keys are below half of the vocabulary, values from there on.
+  const int64_t most = vocabulary / 2 - 1;
+  if (pairs > most) {
+    return Refuse(absl::StrCat(pairs, " pairs need as many keys, and data.mqar.vocabulary ", vocabulary, " has ", most,
+                               ": at least ", 2 * (pairs + 1)));
+  }
+  if (length < 4 * pairs) {
+    return Refuse(
+        absl::StrCat(pairs, " pairs and their queries take ", 4 * pairs, " tokens, and a sequence has ", length));
+  }
+  return absl::OkStatus();
+}
+
 // No knob: what is measured is asked for under `evaluate`.
 absl::Status CheckNoTask(const v1::Configuration& config) {
   for (const v1::Setting& setting : config.settings()) {
@@ -166,19 +181,21 @@ absl::Status CheckTasks(const v1::SweepSpec& spec, const SweepPlaces& places) {
   return absl::OkStatus();
 }
 
-// The rules: worker/trainer/mqar.h.
-absl::Status CheckMqar(int64_t vocabulary, int64_t pairs, int64_t length) {
-  // Token 0 is the blank; keys are below half of the vocabulary, values from there on.
-  const int64_t most = vocabulary / 2 - 1;
-  if (pairs > most) {
-    return Refuse(absl::StrCat(pairs, " pairs need as many keys, and data.mqar.vocabulary ", vocabulary, " has ", most,
-                               ": at least ", 2 * (pairs + 1)));
+absl::Status CheckTaskFits(const v1::DataRef& data, const std::string& task, const ConfigView& measured, int64_t tokens) {
+  if (task == "mqar") {
+    const bool own = measured.Has("eval.mqar.pairs");
+    return WithContext(CheckMqar(measured.Integer("data.mqar.vocabulary"),
+                                 measured.Integer(own ? "eval.mqar.pairs" : "data.mqar.pairs"), tokens),
+                       absl::StrCat("task mqar at ", tokens, " tokens"));
   }
-  if (length < 4 * pairs) {
-    return Refuse(
-        absl::StrCat(pairs, " pairs and their queries take ", 4 * pairs, " tokens, and a sequence has ", length));
-  }
-  return absl::OkStatus();
+  // How many tokens GPT-2's encoding makes of a prompt, only the trainer knows.
+  if (task != "passkey" || data.format() != v1::DataRef::TEXT) return absl::OkStatus();
+  const bool full = measured.Text("eval.passkey.prompt") == "full";
+  const int64_t depths = measured.Integer("eval.passkey.depths"), least = LeastPasskeyLength(full, depths);
+  if (tokens >= least) return absl::OkStatus();
+  return Refuse(absl::StrCat("task passkey at ", tokens, " tokens: the ", full ? "full" : "short", " prompt with ", depths,
+                             " depths and the answer take at least ", least, " bytes; measure longer lengths, ",
+                             full ? "or set eval.passkey.prompt: short" : "or lower eval.passkey.depths"));
 }
 
 absl::Status CheckDataAxes(const v1::DataRef& data, const v1::Configuration& canonical) {

@@ -38,7 +38,7 @@ seeds: 2
 evaluate:
   lengths: [1x, 2x]
   tasks:
-    - passkey
+    - {task: passkey, eval.passkey.prompt: short}
     - {task: mqar, lengths: [1x, 16x], eval.mqar.sequences: 32}
     - {task: attention, lengths: [4x]}
     - {task: attention_map, name: psalm, path: psalm.txt}
@@ -77,7 +77,7 @@ TEST(Tasks, GoldenKeys) {
   const Plan plan = PlanOf(spec);
   const auto key = [&](int i) { return plan.evaluations[plan.points[0].evaluations[i]].key; };
   const std::string& state = plan.stages[0].key;
-  EXPECT_EQ(key(5), Sha256Hex(R"({"eval":{"eval.ntk":"dynamic","eval.task":"passkey"},"length":512,"split":"passkey",)"
+  EXPECT_EQ(key(5), Sha256Hex(R"({"eval":{"eval.ntk":"dynamic","eval.passkey.prompt":"short","eval.task":"passkey"},"length":512,"split":"passkey",)"
                               R"("state":")" +
                               state + R"(","what":"evaluation"})"));
   EXPECT_EQ(key(6), Sha256Hex(R"({"eval":{"eval.mqar.sequences":32,"eval.task":"mqar"},"length":256,"split":"mqar",)"
@@ -108,12 +108,12 @@ TEST(Tasks, GoldenKeys) {
 TEST(Tasks, WhatIsAskedBesideALossChangesNoKeyOfTheLoss) {
   const std::string base = "settings: {train.steps: 100}\nseeds: 1\n";
   const auto plain = Keys(PlanOf(Spec(base)));
-  const auto more = Keys(PlanOf(Hashed(base + "evaluate: {tasks: [passkey, mqar, attention]}\n")));
+  const auto more = Keys(PlanOf(Hashed(base + "evaluate: {tasks: [{task: passkey, lengths: [2x]}, mqar, attention]}\n")));
   EXPECT_THAT(plain, ::testing::IsSubsetOf(more));
   // Options of tasks among the arms' settings act in their tasks alone.
   const Plan options = PlanOf(Hashed(
       "settings: {train.steps: 100, eval.passkey.trials: 7, eval.target_spans: 8}\nseeds: 1\nevaluate: {lengths: "
-      "[1x], tasks: [{task: passkey, eval.passkey.depths: 5}, attention]}"));
+      "[1x], tasks: [{task: passkey, lengths: [2x], eval.passkey.depths: 5}, attention]}"));
   EXPECT_EQ(ToJson(options.evaluations[0].eval_config), R"({"eval.target_spans":8})");
   EXPECT_EQ(ToJson(options.evaluations[1].eval_config),
             R"({"eval.passkey.depths":5,"eval.passkey.trials":7,"eval.task":"passkey"})");
@@ -123,7 +123,7 @@ TEST(Tasks, WhatIsAskedBesideALossChangesNoKeyOfTheLoss) {
 TEST(Tasks, OverridesAtEvaluationActInTasksToo) {
   const Plan plan = PlanOf(Hashed(
       "settings: {train.steps: 100}\naxes: {eval.attention.p: [none, 3], eval.passkey.prompt: [full, short]}\nseeds: "
-      "1\nevaluate: {lengths: [], tasks: [{task: passkey, lengths: [1x]}]}"));
+      "1\nevaluate: {lengths: [], tasks: [{task: passkey, lengths: [2x]}]}"));
   EXPECT_EQ(plan.stages.size(), 1u);
   std::set<std::string> settings;
   for (const PlannedEvaluation& one : plan.evaluations) settings.insert(ToJson(one.eval_config));
@@ -207,7 +207,7 @@ TEST(Tasks, MadeDataRefusesWhatNeedsAText) {
   EXPECT_THAT(MqarRefusal("axes: {data.mqar.vocabulary: [128, 16]}"), HasSubstr("has 7: at least 18"));
   EXPECT_THAT(MqarRefusal("axes: {data.mixture: [0, 0.5]}"), HasSubstr("needs data of format text"));
   EXPECT_THAT(MqarRefusal("evaluate: {tasks: [{task: mqar, lengths: [0.25x]}]}"),
-              HasSubstr("f.yaml:6:33: task mqar at 16 tokens: 8 pairs"));
+              HasSubstr("f.yaml:6:33: arm default: task mqar at 16 tokens: 8 pairs"));
   for (const char* data : {"{format: mqar, path: a}", "{format: mqar, sha256: a}", "{format: mqr}"}) {
     EXPECT_FALSE(ParseSweepFile(std::string("data: ") + data, "f.yaml").ok()) << data;
   }
@@ -246,8 +246,13 @@ TEST(Tasks, RefusalsHaveTheirPlace) {
   EXPECT_THAT(refused("attention, {task: attention, lengths: [16x]}"), HasSubstr("are named selection"));
   EXPECT_THAT(refused("{task: passkey, name: confirmation}"), HasSubstr("cannot be named confirmation"));
   EXPECT_THAT(refused("{task: passkey, name: a b}"), HasSubstr("expected a name"));
-  EXPECT_TRUE(
-      MakePlan(Spec("evaluate: {tasks: [passkey, {task: passkey, name: b, eval.passkey.prompt: short}]}")).ok());
+  EXPECT_TRUE(MakePlan(Spec("evaluate: {lengths: [2x], tasks: [passkey, {task: passkey, name: b, eval.passkey.prompt: "
+                            "short}]}"))
+                  .ok());
+  EXPECT_THAT(refused("passkey"), HasSubstr("task passkey at 256 tokens: the full prompt with 10 depths and the answer "
+                                            "take at least 264 bytes"));
+  EXPECT_THAT(refused("{task: passkey, lengths: [40], eval.passkey.prompt: short}"),
+              HasSubstr("lower eval.passkey.depths"));
   EXPECT_THAT(Refusal("evaluate: {lengths: [], tasks: [passkey]}"),
               HasSubstr("f.yaml:2:33: task passkey has no lengths"));
   EXPECT_THAT(Refusal("settings: {eval.task: passkey}"), HasSubstr("write evaluate: {tasks: [passkey]}"));
@@ -265,7 +270,7 @@ TEST(Tasks, RefusalsHaveTheirPlace) {
 
 TEST(Tasks, OfASweepWithClaims) {
   const Plan plan =
-      PlanOf(Hashed(Replaced(kSealed, "select:\n", "select:\nevaluate: {lengths: [1x], tasks: [passkey]}\n")));
+      PlanOf(Hashed(Replaced(kSealed, "select:\n", "select:\nevaluate: {lengths: [1x], tasks: [{task: passkey, lengths: [1x], eval.passkey.prompt: short}]}\n")));
   CheckInvariants(plan);
   for (const Point& point : plan.points) {
     int tasks = 0;

@@ -171,7 +171,7 @@ TEST(Plan, SwitchesAtTheEndGoOnFromTheSharedTraining) {
   const Plan plan = PlanOf(spec);
   CheckInvariants(plan);
   EXPECT_EQ(plan.arms[3].json, R"({"attention.variant":"softmax","attention.variant@end":"ssmax"})");
-  EXPECT_EQ(plan.arms[4].label, "attention.variant=softmax attention.variant@end+30=ssmax");
+  EXPECT_EQ(plan.arms[4].label, "variant=softmax variant@end+30=ssmax");
   std::vector<std::tuple<int64_t, int64_t, int64_t, std::string>> stages;  // from, to, where it continues from
   for (const PlannedStage& stage : plan.stages) {
     stages.emplace_back(stage.from_step, stage.to_step, stage.parent < 0 ? -1 : plan.stages[stage.parent].to_step,

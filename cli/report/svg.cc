@@ -177,6 +177,12 @@ void Svg::Rectangle(Point corner, double width, double height, std::string_view 
                   "\"/>\n");
 }
 
+void Svg::Image(Point corner, double width, double height, std::string_view address) {
+  absl::StrAppend(&body_, "<image x=\"", Num(corner.x), "\" y=\"", Num(corner.y), "\" width=\"", Num(width),
+                  "\" height=\"", Num(height), "\" style=\"image-rendering:pixelated\" href=\"", std::string(address),
+                  "\"/>\n");
+}
+
 std::string Svg::Finish(std::string_view title, std::string_view description) const {
   return absl::StrCat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", Num(width_), "\" height=\"", Num(height_),
                       "\" viewBox=\"0 0 ", Num(width_), " ", Num(height_),

@@ -55,6 +55,9 @@ class Svg {
             double degrees = 0);
   void Rectangle(Point corner, double width, double height, std::string_view fill, std::string_view stroke);
 
+  // `address`: a data: URI. Pixels stay sharp.
+  void Image(Point corner, double width, double height, std::string_view address);
+
   // The file. `title` and `description` are for readers that cannot see it.
   std::string Finish(std::string_view title, std::string_view description) const;
 

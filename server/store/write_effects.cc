@@ -124,7 +124,7 @@ absl::Status WriteDivergedUnrun(Connection& db, JobRow job, int64_t wall_us) {
         "SELECT e.row, ?, NULL, NULL, 'diverged', j.row, COALESCE((SELECT p.device FROM jobs p WHERE p.row = "
         "j.parent), ''), ? "
         "FROM jobs j JOIN evaluations e ON e.key = j.key WHERE j.row = ? AND j.kind = 'EVALUATION' AND "
-        "COALESCE(json_extract(e.eval_config, '$.\"eval.task\"'), 'loss') = ?",
+        "REPLACE(COALESCE(json_extract(e.eval_config, '$.\"eval.task\"'), 'loss'), 'attention_map', 'attention') = ?",
         std::string(metric.name), wall_us, job, std::string(metric.task)));
   }
   // A diverged child stage hands the device on to what hangs on it.

@@ -134,7 +134,7 @@ absl::Status WriteMetrics(Connection& db, const JobRef& job, const v1::TaskResul
                  row));
     ABLATE_RETURN_IF_ERROR(task.Step().status());
     for (const Metric& metric : Metrics()) {
-      if (metric.headline && metric.task == task.Text(0)) ABLATE_RETURN_IF_ERROR(insert(std::string(metric.name), {}));
+      if (metric.headline && IsOfTask(metric, task.Text(0))) ABLATE_RETURN_IF_ERROR(insert(std::string(metric.name), {}));
     }
   }
   for (const v1::MetricValue& metric : result.metrics()) {

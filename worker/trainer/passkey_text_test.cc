@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "experiments/eval_tasks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -27,6 +28,7 @@ TEST(PasskeyTextTest, TheFullPromptIsTheOneOfThePapers) {
   const std::string statement = "\nThe pass key is 12345. Remember it. 12345 is the pass key.\n";
   const std::string question = "\nWhat is the pass key? The pass key is";
   EXPECT_EQ(full.least_prompt_tokens(), static_cast<int>((instruction + statement + question).size()));
+  EXPECT_EQ(LeastPasskeyLength(/*full_prompt=*/true, 1), full.least_prompt_tokens() + 10);  // what planning refuses
   EXPECT_EQ(full.least_document_tokens(), full.least_prompt_tokens() + 8);
   EXPECT_EQ(Text(full.Prompt({12345, 0.5}, full.least_prompt_tokens())), instruction + statement + question);
   // 183 tokens of filler: a place of 0.5 is after 92 of them.

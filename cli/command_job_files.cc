@@ -1,0 +1,93 @@
+// ablate job artifacts, ablate job map: the files that evaluations made.
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/files.h"
+#include "base/status_macros.h"
+#include "base/strings.h"
+#include "cli/commands.h"
+#include "cli/connection.h"
+#include "cli/report/attention_figure.h"
+
+namespace ablate {
+namespace {
+
+constexpr int64_t kLargestMade = int64_t{1} << 30;
+
+absl::StatusOr<v1::Job> FetchJob(Client* client, const std::string& job_id) {
+  v1::GetJobRequest request;
+  request.set_job_id(job_id);
+  ABLATE_ASSIGN_OR_RETURN(const v1::GetJobResponse response, client->Call(&v1::Jobs::Stub::GetJob, request));
+  return response.job();
+}
+
+// The server has checked names; this machine is ours, and the server may be somebody else's.
+absl::Status CheckName(const std::string& name) {
+  if (!name.empty() && name[0] != '.' && name.find_first_of("/\\") == std::string::npos) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("a made file is named \"", name, "\", which is no name of a file"));
+}
+
+}  // namespace
+
+absl::StatusOr<AttentionMap> FetchAttentionMap(Client* client, const v1::Job& job) {
+  for (const v1::ResultArtifact& made : job.artifacts()) {
+    if (made.name() != kAttentionMapFile) continue;
+    ABLATE_ASSIGN_OR_RETURN(const std::string bytes, client->Download(made.artifact().sha256(), kLargestMade));
+    return DecodeAttentionMap(bytes);
+  }
+  const bool done = job.state() == v1::SUCCEEDED;
+  return absl::NotFoundError(absl::StrCat(
+      "job ", job.job_id(), " has no attention map",
+      done ? ": only jobs of the task attention_map make one, where the run has not diverged" : ", as it is not done yet"));
+}
+
+absl::StatusOr<int> RunJobArtifacts(const Invocation& invocation) {
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
+  ABLATE_ASSIGN_OR_RETURN(const v1::Job job, FetchJob(&connection->client(), invocation.arguments[0]));
+  const std::string folder = invocation.Get("--fetch");
+  if (!folder.empty()) ABLATE_RETURN_IF_ERROR(MakeDirs(folder));
+  Report report;
+  report.records.columns = {"job_id", "name", "media_type", "bytes", "sha256", "path"};
+  Sheet sheet;
+  sheet.columns = {{.title = "file"}, {.title = "kind"}, {.title = "size", .right = true}, {.title = "SHA-256"}};
+  for (const v1::ResultArtifact& made : job.artifacts()) {
+    std::string path;
+    if (!folder.empty()) {
+      ABLATE_RETURN_IF_ERROR(CheckName(made.name()));
+      ABLATE_ASSIGN_OR_RETURN(const std::string bytes,
+                              connection->client().Download(made.artifact().sha256(), kLargestMade));
+      path = JoinPath(folder, made.name());
+      ABLATE_RETURN_IF_ERROR(WriteFileAtomic(path, bytes));
+      Say(absl::StrCat("wrote ", path));
+    }
+    report.records.rows.push_back({Cell::Text(job.job_id()), Cell::Text(made.name()), Cell::Text(made.media_type()),
+                                   Cell::Integer(made.artifact().bytes()), Cell::Text(made.artifact().sha256()),
+                                   path.empty() ? Cell::Null() : Cell::Text(path)});
+    sheet.rows.push_back({made.name(), made.media_type(), HumanBytes(made.artifact().bytes()), made.artifact().sha256()});
+  }
+  report.sheets = {std::move(sheet)};
+  Emit(invocation, report);
+  if (job.artifacts().empty()) Say(absl::StrCat("job ", job.job_id(), " made no files"));
+  return kExitDone;
+}
+
+absl::StatusOr<int> RunJobMap(const Invocation& invocation) {
+  const std::string path = invocation.Get("--output-file");
+  if (path.empty()) return UsageError("-o is missing: name the picture, e.g. -o map.svg");
+  const bool png = absl::EndsWith(path, ".png");
+  if (!png && !absl::EndsWith(path, ".svg")) {
+    return UsageError(absl::StrCat("-o: expected a file that ends in .svg or .png, found \"", path, "\""));
+  }
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
+  ABLATE_ASSIGN_OR_RETURN(const v1::Job job, FetchJob(&connection->client(), invocation.arguments[0]));
+  ABLATE_ASSIGN_OR_RETURN(const AttentionMap map, FetchAttentionMap(&connection->client(), job));
+  const v1::EvaluationTask& task = job.task().evaluation();
+  const std::string title = absl::StrCat(job.arm_label(), ", seed ", task.seed(), ": ", task.split());
+  ABLATE_ASSIGN_OR_RETURN(const std::string picture, png ? AttentionMapPng(map) : AttentionMapSvg(map, title));
+  ABLATE_RETURN_IF_ERROR(WriteFileAtomic(path, picture));
+  Say(absl::StrCat("wrote ", path, ": ", map.layers, " layers of ", map.heads, " heads over ", map.length(), " tokens"));
+  return kExitDone;
+}
+
+}  // namespace ablate
