@@ -49,7 +49,7 @@ const std::vector<FlagSpec>& Flags() {
       {"--data", "PATH", "where the sweep's one data file lies, instead of where the sweep file says"},
       {"--retry", "", "make new jobs for the failed ones first"},
       {"--state", "LIST", "only these states, e.g. failed,running"},
-      {"--metric", "LIST", "only these metrics, e.g. loss,loss_targets"},
+      {"--metric", "LIST", "only these metrics, e.g. loss,loss_targets or 'attention_entropy.*'"},
       {"--level", "LEVEL", "confidence level (default 0.95)"},
       {"--baseline", "ARM", "the arm to compare with, e.g. attention.variant=softmax (default: the sweep's)"},
       {"--max-rows", "N", "stop after so many rows (default 10000)"},

@@ -66,6 +66,7 @@ struct Block {
   int decimals = 4;       // by it: a column is read at a glance only if its points line up
   std::vector<Note> notes;
   int64_t diverged = 0;
+  bool pooled = false;  // some cell has the interval of its tries
 };
 
 template <typename Rows>
@@ -238,7 +239,8 @@ Report TableReport(const v1::GetTableResponse& response) {
   report.records.columns = {
       "sweep",   "arm",  "metric",        "length", "ntk",    "split",   "n",        "mean",
       "sd",      "low",  "high",          "level",  "method", "seeds",   "diverged", "diverged_seeds",
-      "missing", "jobs", "diverged_jobs", "note",   "phase",  "standing"};
+      "missing", "jobs", "diverged_jobs", "note",   "phase",  "standing", "rate_low", "rate_high",
+      "tries"};
   std::vector<Block> blocks = MakeBlocks(response.rows(), response.phases());
   for (const v1::ConfidenceRow& row : response.rows()) {
     report.records.rows.push_back({Cell::Text(row.sweep()),
@@ -262,7 +264,10 @@ Report TableReport(const v1::GetTableResponse& response) {
                                    Jobs(row.diverged_job_ids()),
                                    Cell::Text(row.note()),
                                    Cell::Text(PhaseName(row.phase())),
-                                   Cell::Text(row.standing())});
+                                   Cell::Text(row.standing()),
+                                   Optional(row.has_rate_low(), row.rate_low()),
+                                   Optional(row.has_rate_high(), row.rate_high()),
+                                   row.has_rate_low() ? Cell::Integer(row.tries()) : Cell::Null()});
 
     Block& block = *std::find_if(blocks.begin(), blocks.end(), [&](const Block& b) {
       return b.sweep == row.sweep() && b.metric == row.metric() && b.split == row.split() && b.phase == row.phase();
@@ -272,6 +277,11 @@ Report TableReport(const v1::GetTableResponse& response) {
                                           Opt(row, &Row::has_high, &Row::high),
                                           DecimalsOf(block, row.has_low(), row.low(), row.high()));
     std::vector<std::string> extra;
+    // Where seeds give no interval: of the tries.
+    if (row.has_rate_low() && !row.has_low()) {
+      absl::StrAppend(&text, absl::StrFormat(" [%.3f, %.3f]", row.rate_low(), row.rate_high()));
+      block.pooled = true;
+    }
     if (row.n() > 0 && row.n() != *block.counts.rbegin()) extra.push_back(absl::StrCat("n=", row.n()));
     if (row.diverged_seeds_size() > 0) {
       extra.push_back(absl::StrCat(row.diverged_seeds_size(), " diverged"));
@@ -286,6 +296,10 @@ Report TableReport(const v1::GetTableResponse& response) {
     Sheet sheet = SheetOfBlock(block, block.metric);
     sheet.footer.push_back(absl::StrCat("mean ± half-width of the ", absl::StrJoin(block.levels, "/"), " ",
                                         absl::StrJoin(block.methods, ", "), " over seeds; ", CountText(block, "seed")));
+    if (block.pooled) {
+      sheet.footer.push_back(absl::StrCat("[low, high]: ", absl::StrJoin(block.levels, "/"),
+                                          " Wilson interval of the tries of all seeds pooled; ignores seed variance"));
+    }
     if (block.diverged > 0) {
       sheet.footer.push_back(
           "diverged: the run's loss or gradient stopped being finite; it is not in the mean (survivors only)");

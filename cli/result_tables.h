@@ -22,7 +22,7 @@ std::string ArmLabel(const std::string& arm_json);
 Report TableReport(const v1::GetTableResponse& response);
 Report ComparisonReport(const v1::CompareArmsResponse& response);
 
-// For people: the headline metrics, if the sweep measures any. Returns the names of the others.
+// For people: the headline metrics, if the sweep measures any. Returns the names of the others, families as patterns.
 template <typename Response>
 std::set<std::string> KeepHeadlines(Response* response) {
   std::set<std::string> others;

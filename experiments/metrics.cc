@@ -4,7 +4,7 @@ namespace ablate {
 namespace {
 
 // Each <word> of the pattern is a number without a sign.
-bool IsOfFamily(std::string_view pattern, std::string_view name) {
+bool FitsFamily(std::string_view pattern, std::string_view name) {
   size_t at = 0;
   for (size_t i = 0; i < pattern.size(); ++i) {
     if (pattern[i] != '<') {
@@ -25,16 +25,16 @@ const std::vector<Metric>& Metrics() {
   static const auto& metrics = *new std::vector<Metric>{
       {"loss_targets", true, true, false, "mean loss over the target spans, the same tokens at every length"},
       {"loss", true, true, false, "mean loss over all positions of consecutive windows"},
-      {"passkey_accuracy", true, true, false, "share of prompts whose key was repeated", "passkey", true},
-      {"mqar_accuracy", true, true, false, "share of queries answered with their key's value", "mqar", true},
+      {"passkey_accuracy", true, true, false, "share of prompts whose key was repeated", "passkey"},
+      {"mqar_accuracy", true, true, false, "share of queries answered with their key's value", "mqar"},
       {"attention_entropy", true, true, false, "entropy of a row's weights in nats, mean over rows, layers and heads",
        "attention"},
       {"attention_entropy_ratio", true, true, false,
        "entropy / log n, mean over rows from the second on, layers and heads", "attention"},
       {"attention_entropy_slope", true, true, false,
        "slope of row entropy on log n (least squares), mean over layers and heads", "attention"},
-      {"acc", true, true, false, "share of questions whose right choice is the most likely", "multiple_choice", true},
-      {"acc_norm", true, true, false, "the same with log likelihoods per byte of the choice", "multiple_choice", true},
+      {"acc", true, true, false, "share of questions whose right choice is the most likely", "multiple_choice"},
+      {"acc_norm", true, true, false, "the same with log likelihoods per byte of the choice", "multiple_choice"},
       {"rouge1", true, true, false, "F1 of ROUGE-1, mean over texts", "summaries"},
       {"rouge2", true, true, false, "F1 of ROUGE-2", "summaries"},
       {"rougeL", true, true, false, "F1 of ROUGE-L", "summaries"},
@@ -59,7 +59,7 @@ const std::vector<Metric>& Metrics() {
       {"loss_tokens", false, true, false, "targets that `loss` scored"},
       {"target_tokens", false, true, false, "targets that `loss_targets` scored"},
       {"passkey_accuracy.depth_<k>_of_<n>", false, true, false,
-       "passkey_accuracy where the key lies in the k-th of n bins", "passkey", true},
+       "passkey_accuracy where the key lies in the k-th of n bins", "passkey"},
       {"passkey_trials", false, true, false, "prompts asked", "passkey"},
       {"passkey_trials.depth_<k>_of_<n>", false, true, false, "prompts whose key lies in the k-th of n bins", "passkey"},
       {"mqar_loss", false, true, false, "mean loss over the answers", "mqar"},
@@ -110,6 +110,28 @@ bool IsHeadline(std::string_view metric) {
   return found != nullptr && found->headline;
 }
 
+bool IsOfFamily(std::string_view metric) {
+  const Metric* found = FindMetric(metric);
+  return found != nullptr && found->name.find('<') != std::string_view::npos;
+}
+
+std::string TriesOf(std::string_view metric) {
+  static constexpr struct {
+    std::string_view rate, tries;
+  } kTries[] = {{"passkey_accuracy", "passkey_trials"},
+                {"mqar_accuracy", "mqar_queries"},
+                {"acc", "choice_items"},
+                {"acc_norm", "choice_items"}};
+  for (const auto& [rate, tries] : kTries) {
+    if (metric == rate) return std::string(tries);
+    // A family's members have a count of their own.
+    if (metric.substr(0, rate.size()) == rate && metric.size() > rate.size() && metric[rate.size()] == '.') {
+      return std::string(tries) + std::string(metric.substr(rate.size()));
+    }
+  }
+  return "";
+}
+
 bool IsOfTask(const Metric& metric, std::string_view task) {
   return metric.task == (task == "attention_map" ? "attention" : task);
 }
@@ -150,7 +172,7 @@ PositionRange PositionsOf(std::string_view metric) {
 int MetricRank(std::string_view metric) {
   int rank = 0;
   for (const Metric& known : Metrics()) {
-    if (known.name == metric || (known.name.find('<') != std::string_view::npos && IsOfFamily(known.name, metric)))
+    if (known.name == metric || (known.name.find('<') != std::string_view::npos && FitsFamily(known.name, metric)))
       break;
     ++rank;
   }

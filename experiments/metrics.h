@@ -16,8 +16,6 @@ struct Metric {
   bool of_evaluation = false, of_stage = false;  // which results carry it
   std::string_view summary;
   std::string_view task = "loss";  // of an evaluation: which value of eval.task measures it
-  // Right answers as a share of the tries of a run, so that an interval within a run is Wilson's.
-  bool rate = false;
 };
 
 // In the order to show, headline metrics first.
@@ -26,6 +24,10 @@ std::vector<std::string> MetricNames();
 // The row of a name, or of the family that it belongs to ("attention_entropy.l0.h3"); nullptr: no metric of that name.
 const Metric* FindMetric(std::string_view name);
 bool IsHeadline(std::string_view metric);
+// Whether it is one number of many of an evaluation (of one head, one bin of depth): shown when it is asked for.
+bool IsOfFamily(std::string_view metric);
+// Of a rate the metric that counts its tries, of the same evaluation; "": it is no rate.
+std::string TriesOf(std::string_view metric);
 // Whether evaluations of this task have the metric. A map has the statistics of its text beside it.
 bool IsOfTask(const Metric& metric, std::string_view task);
 // Whether `metric` is what `pattern` asks for: the same text, where a * stands for any: "attention_entropy.*".

@@ -45,7 +45,12 @@ TEST(Metrics, MembersOfAFamilyAreOfItsRow) {
   EXPECT_FALSE(IsHeadline("attention_entropy.l0.h11"));
   EXPECT_TRUE(IsHeadline("attention_entropy") && IsHeadline("passkey_accuracy"));
   EXPECT_EQ(FindMetric("passkey_accuracy.depth_3_of_10")->task, "passkey");
-  EXPECT_TRUE(FindMetric("passkey_accuracy.depth_3_of_10")->rate);
+  EXPECT_TRUE(IsOfFamily("passkey_accuracy.depth_3_of_10") && !IsOfFamily("passkey_accuracy") && !IsOfFamily("los"));
+  EXPECT_EQ(TriesOf("passkey_accuracy.depth_3_of_10"), "passkey_trials.depth_3_of_10");
+  EXPECT_EQ(TriesOf("acc_norm"), "choice_items");
+  EXPECT_EQ(TriesOf("passkey_accuracy"), "passkey_trials");
+  EXPECT_EQ(TriesOf("loss"), "");
+  EXPECT_EQ(TriesOf("passkey_accuracy_"), "");
   EXPECT_LT(MetricRank("attention_entropy"), MetricRank("attention_entropy.l0.h0"));
   for (const char* none : {"attention_entropy.l.h0", "attention_entropy.l0.h0.", "attention_entropy.l0", "acc.l0.h0",
                            "passkey_accuracy.depth_x_of_10", "attention_entropy.l-1.h0"}) {

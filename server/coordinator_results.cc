@@ -1,5 +1,7 @@
 // Tables, comparisons and users' queries. See coordinator_impl.h.
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
@@ -14,6 +16,7 @@
 #include "experiments/metrics.h"
 #include "experiments/plan.h"
 #include "experiments/plan_claims.h"
+#include "experiments/statistics.h"
 #include "experiments/table.h"
 #include "server/coordinator_impl.h"
 #include "server/store/user_query.h"
@@ -22,11 +25,10 @@
 namespace ablate {
 namespace {
 
-TableOptions MakeOptions(const TableInput& input, const google::protobuf::RepeatedPtrField<std::string>& metrics,
-                         double level) {
+TableOptions MakeOptions(const TableInput& input, std::vector<std::string> metrics, double level) {
   TableOptions options;
   options.level = level == 0 ? 0.95 : level;
-  options.metrics.assign(metrics.begin(), metrics.end());
+  options.metrics = std::move(metrics);
   options.arm_order = input.arms;
   return options;
 }
@@ -85,23 +87,78 @@ absl::StatusOr<Standings> StandingsOf(const StoredTable& table, const SweepFile&
   return Standings(table, std::move(claimed));
 }
 
-// InvalidArgument: a metric that is neither known nor recorded.
-absl::Status CheckMetrics(const StoredTable& table, const google::protobuf::RepeatedPtrField<std::string>& metrics) {
-  if (metrics.empty()) return absl::OkStatus();
-  std::vector<std::string> known = MetricNames();
-  const std::set<std::string> listed(known.begin(), known.end());
-  std::set<std::string> others;
+// The metrics that are asked for: names, and patterns such as attention_entropy.*; where none is, all that are recorded
+// but the members of families. InvalidArgument: neither known nor recorded, a pattern that nothing recorded fits.
+absl::StatusOr<std::vector<std::string>> MetricsToShow(
+    const StoredTable& table, const google::protobuf::RepeatedPtrField<std::string>& asked) {
+  std::set<std::string> recorded;
   for (const StoredMeasurement& stored : table.measurements) {
-    if (!stored.metric.empty() && !listed.contains(stored.metric)) others.insert(stored.metric);
+    if (!stored.metric.empty()) recorded.insert(stored.metric);
   }
-  known.insert(known.end(), others.begin(), others.end());
-  for (const std::string& metric : metrics) {
-    if (std::find(known.begin(), known.end(), metric) != known.end()) continue;
+  std::vector<std::string> shown;
+  if (asked.empty()) {
+    const bool families = std::any_of(recorded.begin(), recorded.end(), IsOfFamily);
+    if (!families) return shown;
+    std::copy_if(recorded.begin(), recorded.end(), std::back_inserter(shown),
+                 [](const std::string& metric) { return !IsOfFamily(metric); });
+    // An empty list would be all.
+    if (shown.empty()) shown.push_back("loss");
+    return shown;
+  }
+  for (const std::string& metric : asked) {
+    const size_t before = shown.size();
+    if (metric.find('*') != std::string::npos) {
+      std::copy_if(recorded.begin(), recorded.end(), std::back_inserter(shown),
+                   [&](const std::string& one) { return MatchesMetric(metric, one); });
+    } else if (recorded.contains(metric) || FindMetric(metric) != nullptr) {
+      shown.push_back(metric);
+    }
+    if (shown.size() > before) continue;
+    std::vector<std::string> known = MetricNames();
+    known.insert(known.end(), recorded.begin(), recorded.end());
     return absl::InvalidArgumentError(
         absl::StrCat("no metric \"", metric, "\" in sweep ", table.sweep, DidYouMean(metric, known)));
   }
-  return absl::OkStatus();
+  return shown;
 }
+
+// How many tries stand behind the rates of a row. By (metric, arm, seed, length, split, NTK, phase).
+class Tries {
+ public:
+  explicit Tries(const StoredTable& table) {
+    for (const StoredMeasurement& one : table.measurements) {
+      if (!one.value.has_value()) continue;
+      values_[{one.metric, table.arms[one.arm], one.seed, one.length, one.split, one.ntk, static_cast<int>(one.phase)}] =
+          *one.value;
+    }
+  }
+
+  // Fills rate_low, rate_high and tries where the row is a rate and every seed of its mean has both numbers.
+  absl::Status Fill(const std::string& arm_json, const ConfidenceRow& row, v1::ConfidenceRow* message) const {
+    const std::string tries_metric = TriesOf(row.metric);
+    if (tries_metric.empty() || row.seeds.empty()) return absl::OkStatus();
+    double right = 0, tries = 0;
+    for (const int64_t seed : row.seeds) {
+      const auto find = [&](const std::string& metric) {
+        return values_.find({metric, arm_json, seed, row.length_tokens, row.split, row.ntk, static_cast<int>(row.phase)});
+      };
+      const auto rate = find(row.metric), count = find(tries_metric);
+      if (rate == values_.end() || count == values_.end()) return absl::OkStatus();
+      right += std::round(rate->second * count->second);
+      tries += count->second;
+    }
+    if (!(tries >= 1 && tries < 1e15 && right >= 0 && right <= tries)) return absl::OkStatus();
+    ABLATE_ASSIGN_OR_RETURN(const RateInterval interval,
+                            Wilson(static_cast<int64_t>(right), static_cast<int64_t>(tries), row.level));
+    message->set_rate_low(interval.low);
+    message->set_rate_high(interval.high);
+    message->set_tries(static_cast<int64_t>(tries));
+    return absl::OkStatus();
+  }
+
+ private:
+  std::map<std::tuple<std::string, std::string, int64_t, int64_t, std::string, bool, int>, double> values_;
+};
 
 // The index of the arm to compare with: the sweep's own, or the one that `wanted` (JSON) names.
 absl::StatusOr<int> BaselineArm(const StoredTable& table, const std::string& wanted) {
@@ -141,11 +198,12 @@ absl::StatusOr<CoordinatorImpl::LoadedTable> CoordinatorImpl::LoadTable(const st
 absl::StatusOr<v1::GetTableResponse> CoordinatorImpl::GetTable(const v1::GetTableRequest& request) {
   ABLATE_ASSIGN_OR_RETURN(const LoadedTable loaded, LoadTable(request.sweep()));
   const StoredTable& table = loaded.table;
-  ABLATE_RETURN_IF_ERROR(CheckMetrics(table, request.metrics()));
+  ABLATE_ASSIGN_OR_RETURN(const std::vector<std::string> metrics, MetricsToShow(table, request.metrics()));
   const TableInput input = MakeTableInput(table);
   ABLATE_ASSIGN_OR_RETURN(const Standings standings, StandingsOf(table, loaded.file, loaded.stored));
   ABLATE_ASSIGN_OR_RETURN(const std::vector<ConfidenceRow> rows,
-                          ConfidenceTable(input.measurements, MakeOptions(input, request.metrics(), request.level())));
+                          ConfidenceTable(input.measurements, MakeOptions(input, metrics, request.level())));
+  const Tries tries(table);
   v1::GetTableResponse response;
   response.set_phases(HasPhases(loaded.file.spec));
   for (const ConfidenceRow& row : rows) {
@@ -171,6 +229,7 @@ absl::StatusOr<v1::GetTableResponse> CoordinatorImpl::GetTable(const v1::GetTabl
     for (const std::string& job : row.diverged_job_ids) message->add_diverged_job_ids(job);
     message->set_phase(row.phase);
     message->set_standing(standings.OfNumber(*message, row.metric));
+    ABLATE_RETURN_IF_ERROR(tries.Fill(message->arm_json(), row, message));
   }
   return response;
 }
@@ -178,11 +237,11 @@ absl::StatusOr<v1::GetTableResponse> CoordinatorImpl::GetTable(const v1::GetTabl
 absl::StatusOr<v1::CompareArmsResponse> CoordinatorImpl::CompareArms(const v1::CompareArmsRequest& request) {
   ABLATE_ASSIGN_OR_RETURN(const LoadedTable loaded, LoadTable(request.sweep()));
   const StoredTable& table = loaded.table;
-  ABLATE_RETURN_IF_ERROR(CheckMetrics(table, request.metrics()));
+  ABLATE_ASSIGN_OR_RETURN(const std::vector<std::string> metrics, MetricsToShow(table, request.metrics()));
   ABLATE_ASSIGN_OR_RETURN(const int baseline, BaselineArm(table, request.baseline_arm_json()));
   const TableInput input = MakeTableInput(table);
   ABLATE_ASSIGN_OR_RETURN(const Standings standings, StandingsOf(table, loaded.file, loaded.stored));
-  TableOptions options = MakeOptions(input, request.metrics(), request.level());
+  TableOptions options = MakeOptions(input, metrics, request.level());
   options.baseline = input.arms[baseline];
   v1::CompareArmsResponse response;
   response.set_phases(HasPhases(loaded.file.spec));
@@ -220,11 +279,10 @@ absl::StatusOr<v1::CompareArmsResponse> CoordinatorImpl::CompareArms(const v1::C
 
 absl::StatusOr<v1::GetEffectsResponse> CoordinatorImpl::GetEffects(const v1::GetEffectsRequest& request) {
   ABLATE_ASSIGN_OR_RETURN(const std::shared_ptr<Loaded> loaded, LoadSweep(request.sweep()));
-  ABLATE_RETURN_IF_ERROR(CheckMetrics(loaded->table, request.metrics()));
+  ABLATE_ASSIGN_OR_RETURN(const std::vector<std::string> metrics, MetricsToShow(loaded->table, request.metrics()));
   // Most sweeps are no factorial, and a report asks of every sweep.
   if (request.factors().empty() && loaded->file.spec.factorial().factors().empty()) return v1::GetEffectsResponse();
   const std::vector<std::string> factors(request.factors().begin(), request.factors().end());
-  const std::vector<std::string> metrics(request.metrics().begin(), request.metrics().end());
   const TableInput input = MakeTableInput(loaded->table);
   ABLATE_ASSIGN_OR_RETURN(
       std::vector<v1::EffectRow> rows,
