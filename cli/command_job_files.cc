@@ -37,9 +37,10 @@ absl::StatusOr<AttentionMap> FetchAttentionMap(Client* client, const v1::Job& jo
     return DecodeAttentionMap(bytes);
   }
   const bool done = job.state() == v1::SUCCEEDED;
-  return absl::NotFoundError(absl::StrCat(
-      "job ", job.job_id(), " has no attention map",
-      done ? ": only jobs of the task attention_map make one, where the run has not diverged" : ", as it is not done yet"));
+  return absl::NotFoundError(
+      absl::StrCat("job ", job.job_id(), " has no attention map",
+                   done ? ": only jobs of the task attention_map make one, where the run has not diverged"
+                        : ", as it is not done yet"));
 }
 
 absl::StatusOr<int> RunJobArtifacts(const Invocation& invocation) {
@@ -64,7 +65,8 @@ absl::StatusOr<int> RunJobArtifacts(const Invocation& invocation) {
     report.records.rows.push_back({Cell::Text(job.job_id()), Cell::Text(made.name()), Cell::Text(made.media_type()),
                                    Cell::Integer(made.artifact().bytes()), Cell::Text(made.artifact().sha256()),
                                    path.empty() ? Cell::Null() : Cell::Text(path)});
-    sheet.rows.push_back({made.name(), made.media_type(), HumanBytes(made.artifact().bytes()), made.artifact().sha256()});
+    sheet.rows.push_back(
+        {made.name(), made.media_type(), HumanBytes(made.artifact().bytes()), made.artifact().sha256()});
   }
   report.sheets = {std::move(sheet)};
   Emit(invocation, report);
@@ -86,7 +88,8 @@ absl::StatusOr<int> RunJobMap(const Invocation& invocation) {
   const std::string title = absl::StrCat(job.arm_label(), ", seed ", task.seed(), ": ", task.split());
   ABLATE_ASSIGN_OR_RETURN(const std::string picture, png ? AttentionMapPng(map) : AttentionMapSvg(map, title));
   ABLATE_RETURN_IF_ERROR(WriteFileAtomic(path, picture));
-  Say(absl::StrCat("wrote ", path, ": ", map.layers, " layers of ", map.heads, " heads over ", map.length(), " tokens"));
+  Say(absl::StrCat("wrote ", path, ": ", map.layers, " layers of ", map.heads, " heads over ", map.length(),
+                   " tokens"));
   return kExitDone;
 }
 

@@ -1,10 +1,12 @@
 // ablate report
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -126,6 +128,41 @@ absl::Status ReadCurves(Client* client, const std::string& sweep_id, std::vector
   return unknown;
 }
 
+// One map for each arm, phase and entry: of its first seed, and of 24 at most, which is what a report can show.
+absl::Status ReadMaps(Client* client, const std::string& sweep, std::vector<ReportInput::Map>* maps) {
+  constexpr size_t kMost = 24;
+  struct Made {
+    int64_t arm = 0, phase = 0;
+    std::string arm_label, split, sha256;
+    int64_t seed = 0;
+  };
+  std::vector<Made> made;
+  ABLATE_RETURN_IF_ERROR(ForEachRow(
+      client,
+      absl::StrCat("SELECT a.arm, p.phase = 'confirming', a.label, e.split, r.sha256, p.seed FROM sweeps s JOIN points p "
+                   "ON p.sweep = s.row AND p.seal = 'open' JOIN arms a ON a.sweep = p.sweep AND a.arm = p.arm JOIN "
+                   "point_evaluations pe ON pe.sweep = p.sweep AND pe.arm = p.arm AND pe.seed = p.seed AND pe.phase = "
+                   "p.phase JOIN evaluations e ON e.row = pe.evaluation JOIN result_artifacts r ON r.evaluation = e.row "
+                   "WHERE s.sweep_id = ",
+                   sweep, " AND r.media_type = ", SqlText(std::string(kAttentionMapMediaType)),
+                   " ORDER BY a.arm, p.phase, e.split, p.seed"),
+      [&](const v1::QueryResponse::Row& row) {
+        Made one{row.cells(0).integer(), row.cells(1).integer(), row.cells(2).text(),
+                 row.cells(3).text(),    row.cells(4).text(),    row.cells(5).integer()};
+        const bool again = !made.empty() && made.back().arm == one.arm && made.back().phase == one.phase &&
+                           made.back().split == one.split;
+        if (!again) made.push_back(std::move(one));
+      }));
+  for (size_t i = 0; i < std::min(kMost, made.size()); ++i) {
+    ABLATE_ASSIGN_OR_RETURN(const std::string bytes, client->Download(made[i].sha256, int64_t{1} << 30));
+    ReportInput::Map& map = maps->emplace_back();
+    ABLATE_ASSIGN_OR_RETURN(map.map, DecodeAttentionMap(bytes));
+    map.name = absl::StrCat(made[i].split, "-", made[i].arm_label, "-", i);
+    map.title = absl::StrCat(made[i].split, ", ", made[i].arm_label, ", seed ", made[i].seed);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ReportInput> Gather(const Invocation& invocation, Client* client) {
   ReportInput input;
   const std::string& name = invocation.arguments[0];
@@ -183,6 +220,14 @@ absl::StatusOr<ReportInput> Gather(const Invocation& invocation, Client* client)
                                id, " GROUP BY j.device, w.build ORDER BY j.device, w.build")));
   ABLATE_ASSIGN_OR_RETURN(input.seeds, SeedsOf(input.results));
   ABLATE_RETURN_IF_ERROR(ReadCurves(client, input.sweep.sweep_id(), &input.curves));
+  const bool depths = std::any_of(input.seeds.begin(), input.seeds.end(), [](const SeedValue& seed) {
+    return absl::StartsWith(seed.metric, "passkey_accuracy.depth_");
+  });
+  if (depths) {
+    table.add_metrics("passkey_accuracy.depth_*");
+    ABLATE_ASSIGN_OR_RETURN(input.depths, client->Call(&v1::Results::Stub::GetTable, table));
+  }
+  ABLATE_RETURN_IF_ERROR(ReadMaps(client, id, &input.maps));
   ABLATE_RETURN_IF_ERROR(ForEachRow(
       client,
       absl::StrCat("SELECT d.name, f.path, f.sha256 FROM sweeps s JOIN data d ON d.row = s.data JOIN data_files f ON "

@@ -89,8 +89,8 @@ absl::StatusOr<Standings> StandingsOf(const StoredTable& table, const SweepFile&
 
 // The metrics that are asked for: names, and patterns such as attention_entropy.*; where none is, all that are recorded
 // but the members of families. InvalidArgument: neither known nor recorded, a pattern that nothing recorded fits.
-absl::StatusOr<std::vector<std::string>> MetricsToShow(
-    const StoredTable& table, const google::protobuf::RepeatedPtrField<std::string>& asked) {
+absl::StatusOr<std::vector<std::string>> MetricsToShow(const StoredTable& table,
+                                                       const google::protobuf::RepeatedPtrField<std::string>& asked) {
   std::set<std::string> recorded;
   for (const StoredMeasurement& stored : table.measurements) {
     if (!stored.metric.empty()) recorded.insert(stored.metric);
@@ -128,8 +128,8 @@ class Tries {
   explicit Tries(const StoredTable& table) {
     for (const StoredMeasurement& one : table.measurements) {
       if (!one.value.has_value()) continue;
-      values_[{one.metric, table.arms[one.arm], one.seed, one.length, one.split, one.ntk, static_cast<int>(one.phase)}] =
-          *one.value;
+      values_[{one.metric, table.arms[one.arm], one.seed, one.length, one.split, one.ntk,
+               static_cast<int>(one.phase)}] = *one.value;
     }
   }
 
@@ -140,7 +140,8 @@ class Tries {
     double right = 0, tries = 0;
     for (const int64_t seed : row.seeds) {
       const auto find = [&](const std::string& metric) {
-        return values_.find({metric, arm_json, seed, row.length_tokens, row.split, row.ntk, static_cast<int>(row.phase)});
+        return values_.find(
+            {metric, arm_json, seed, row.length_tokens, row.split, row.ntk, static_cast<int>(row.phase)});
       };
       const auto rate = find(row.metric), count = find(tries_metric);
       if (rate == values_.end() || count == values_.end()) return absl::OkStatus();

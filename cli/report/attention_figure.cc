@@ -45,7 +45,9 @@ std::array<png_color, 256> Palette() {
   std::array<png_color, 256> palette = {};
   for (int i = 0; i <= kDarkest; ++i) {
     const double t = static_cast<double>(i) / kDarkest;
-    const auto mix = [&](double white, double blue) { return static_cast<png_byte>(std::lround(white + (blue - white) * t)); };
+    const auto mix = [&](double white, double blue) {
+      return static_cast<png_byte>(std::lround(white + (blue - white) * t));
+    };
     palette[i] = {mix(255, 8), mix(255, 29), mix(255, 88)};
   }
   palette[kPaper] = {255, 255, 255};
@@ -75,7 +77,8 @@ absl::StatusOr<std::string> EncodePng(const std::vector<uint8_t>& pixels, int wi
   std::string bytes;
   const std::array<png_color, 256> palette = Palette();
   std::vector<png_bytep> rows;
-  for (int y = 0; y < height; ++y) rows.push_back(const_cast<png_bytep>(pixels.data() + static_cast<size_t>(y) * width));
+  for (int y = 0; y < height; ++y)
+    rows.push_back(const_cast<png_bytep>(pixels.data() + static_cast<size_t>(y) * width));
   if (info == nullptr || setjmp(png_jmpbuf(png)) != 0) {
     png_destroy_write_struct(&png, &info);
     return absl::InternalError("libpng cannot write the picture");
@@ -119,10 +122,12 @@ absl::StatusOr<std::string> AttentionMapSvg(const AttentionMap& map, const std::
   svg.Text({kLeft, 20}, title, Svg::Anchor::kStart, 13, true);
   svg.Image({kLeft, kTop}, width, height, absl::StrCat("data:image/png;base64,", absl::Base64Escape(png)));
   for (int head = 0; head < map.heads; ++head) {
-    svg.Text({kLeft + step * head + grid.tile * scale / 2, kTop - 8}, absl::StrCat("head ", head), Svg::Anchor::kMiddle);
+    svg.Text({kLeft + step * head + grid.tile * scale / 2, kTop - 8}, absl::StrCat("head ", head),
+             Svg::Anchor::kMiddle);
   }
   for (int layer = 0; layer < map.layers; ++layer) {
-    svg.Text({kLeft - 8, kTop + step * layer + grid.tile * scale / 2}, absl::StrCat("layer ", layer), Svg::Anchor::kEnd);
+    svg.Text({kLeft - 8, kTop + step * layer + grid.tile * scale / 2}, absl::StrCat("layer ", layer),
+             Svg::Anchor::kEnd);
   }
   const std::array<png_color, 256> palette = Palette();
   double x = kLeft;

@@ -16,6 +16,7 @@
 #include "cli/report/panel.h"
 #include "cli/result_tables.h"
 #include "experiments/axes.h"
+#include "experiments/metrics.h"
 #include "experiments/table.h"
 
 namespace ablate {
@@ -485,7 +486,9 @@ std::vector<Figure> LossByLength(const std::vector<v1::ConfidenceRow>& rows, con
     const ViewData data = DataOf(rows, metric, view);
     if (data.lengths.size() < 2) continue;
     const bool one = data.arms.size() <= kMostInOnePanel;
-    figures.push_back((one ? OnePanelByLength : SmallMultiplesByLength)(view, data, seeds, metric, baseline_json));
+    Figure figure = (one ? OnePanelByLength : SmallMultiplesByLength)(view, data, seeds, metric, baseline_json);
+    if (!IsLoss(metric)) figure.name.replace(0, 4, metric);  // "loss-by-length": one figure a view
+    figures.push_back(std::move(figure));
   }
   return figures;
 }

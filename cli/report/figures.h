@@ -31,7 +31,7 @@ struct SeedValue {
   std::optional<double> value;  // absent: diverged
 };
 
-// Loss by evaluation length: for each (split, phase, NTK) of `metric` that has two lengths, one figure. Up to 5 arms
+// Loss, or what a task measures, by evaluation length: for each (split, phase, NTK) of `metric` that has two lengths, one figure. Up to 5 arms
 // in one panel, more in small multiples. `baseline` is marked.
 std::vector<Figure> LossByLength(const std::vector<v1::ConfidenceRow>& rows, const std::vector<SeedValue>& seeds,
                                  const std::string& metric, const std::string& baseline_json);

@@ -14,9 +14,12 @@
 #include "base/version.h"
 #include "cli/claim_tables.h"
 #include "cli/output/printers.h"
+#include "cli/report/attention_figure.h"
+#include "cli/report/passkey_figure.h"
 #include "cli/report/remake.h"
 #include "cli/report/tensorboard.h"
 #include "cli/result_tables.h"
+#include "experiments/metrics.h"
 #include "experiments/table.h"
 
 namespace ablate {
@@ -106,6 +109,7 @@ class Writer {
   void Head();
   void Claims();
   void Tables();
+  void Maps();
   void Effects();
   void Spread();
   void Trouble();
@@ -215,6 +219,14 @@ void Writer::Tables() {
   }
   Show(LossByLength(rows, input_.seeds, best, input_.baseline_json));
   Show(LossByNumber(rows, input_.seeds, best, input_.baseline_json));
+  for (const Metric& task_metric : Metrics()) {
+    if (task_metric.headline && task_metric.task != "loss") {
+      Show(LossByLength(rows, input_.seeds, std::string(task_metric.name), input_.baseline_json));
+    }
+  }
+  Show(PasskeyMaps({input_.depths.rows().begin(), input_.depths.rows().end()}));
+  if (!input_.depths.rows().empty()) AddData("passkey", TableReport(input_.depths).records);
+  Maps();
   const Report report = TableReport(table);
   Say(Sheets(report));
   if (!others.empty()) Say(absl::StrCat("Measured as well: ", absl::StrJoin(others, ", "), " (data/table.csv)."));
@@ -225,6 +237,20 @@ void Writer::Tables() {
   const Report compared = ComparisonReport(comparisons);
   Say(Sheets(compared));
   AddLatex(compared);
+}
+
+void Writer::Maps() {
+  std::vector<Figure> figures;
+  for (const ReportInput::Map& map : input_.maps) {
+    absl::StatusOr<std::string> svg = AttentionMapSvg(map.map, map.title);
+    if (!svg.ok()) continue;
+    figures.push_back({.name = absl::StrCat("attention-map-", Slug(map.name)),
+                       .caption = absl::StrCat("Attention weights, ", map.title,
+                                               ": layers from top to bottom, heads from left to right; queries from top to "
+                                               "bottom, keys from left to right."),
+                       .svg = *std::move(svg)});
+  }
+  Show(figures);
 }
 
 void Writer::Effects() {

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "cli/output/report.h"
 #include "cli/report/figures.h"
+#include "experiments/attention_map.h"
 #include "proto/coordinator.pb.h"
 
 namespace ablate {
@@ -42,6 +43,12 @@ struct ReportInput {
   std::string yaml, file_name;
   std::string baseline_json;
   v1::GetTableResponse table;
+  v1::GetTableResponse depths;  // of passkey_accuracy.depth_*
+  struct Map {
+    std::string name, title;  // of the file, and for people
+    AttentionMap map;
+  };
+  std::vector<Map> maps;  // of the first seed of each arm
   v1::CompareArmsResponse comparisons;
   v1::GetClaimsResponse claims;
   v1::GetEffectsResponse effects;

@@ -162,12 +162,14 @@ void Svg::Triangle(const std::vector<Point>& corners, std::string_view colour, s
                   "><title>", Escaped(tooltip), "</title></polygon>\n");
 }
 
-void Svg::Text(Point at, std::string_view text, Anchor anchor, double size, bool bold, double degrees) {
+void Svg::Text(Point at, std::string_view text, Anchor anchor, double size, bool bold, double degrees,
+               std::string_view colour) {
   static constexpr const char* kAnchors[] = {"start", "middle", "end"};
   absl::StrAppend(&body_, "<text x=\"", Num(at.x), "\" y=\"", Num(at.y), "\" font-size=\"", Num(size),
                   "\" text-anchor=\"", kAnchors[static_cast<int>(anchor)], "\"", bold ? " font-weight=\"bold\"" : "");
   if (degrees != 0)
     absl::StrAppend(&body_, " transform=\"rotate(", Num(degrees), " ", Num(at.x), " ", Num(at.y), ")\"");
+  if (!colour.empty()) absl::StrAppend(&body_, " fill=\"", std::string(colour), "\"");
   absl::StrAppend(&body_, ">", Escaped(text), "</text>\n");
 }
 

@@ -52,7 +52,7 @@ class Svg {
   // Open, for what lies beyond an axis.
   void Triangle(const std::vector<Point>& corners, std::string_view colour, std::string_view tooltip);
   void Text(Point at, std::string_view text, Anchor anchor = Anchor::kStart, double size = 11, bool bold = false,
-            double degrees = 0);
+            double degrees = 0, std::string_view colour = "");
   void Rectangle(Point corner, double width, double height, std::string_view fill, std::string_view stroke);
 
   // `address`: a data: URI. Pixels stay sharp.
