@@ -84,6 +84,11 @@ absl::Status Checker::CheckMetric(const std::string& place, const std::string& m
     return Refuse(place, absl::StrCat("unknown metric \"", metric.substr(0, 100), "\"", DidYouMean(metric, known)));
   }
   if (IsLoss(metric) || (!only_losses && IsGain(metric))) return absl::OkStatus();
+  if (const Metric* row = FindMetric(metric); row->task != "loss") {
+    return Refuse(place, absl::StrCat("metric ", metric, " is of task ", std::string(row->task),
+                                      ": tuning, selection and claims go by what is sealed with them, losses and gain on the "
+                                      "data's splits; compare it with ablate compare, which adjusts over all arms"));
+  }
   return Refuse(place, absl::StrCat("metric ", metric,
                                     only_losses ? " is no loss, and nothing else is compared here"
                                                 : " is neither a loss nor gain",

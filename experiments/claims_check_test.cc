@@ -218,6 +218,7 @@ TEST(Claims, AreAboutLossesOrGainThatWillBeMeasured) {
   for (const char* constant : {"loss_tokens", "target_tokens", "zero_rows"}) {
     EXPECT_THAT(Refusal(lower(sealed, constant)), HasSubstr("is neither a loss nor gain")) << constant;
   }
+  EXPECT_THAT(Refusal(lower(sealed, "passkey_accuracy")), HasSubstr("is of task passkey: tuning, selection and claims go by"));
   EXPECT_THAT(Refusal(lower(sealed, "tokens")), HasSubstr("unknown metric"));
   EXPECT_THAT(Refusal(lower(sealed, "gain")), HasSubstr("write eval.gain: true"));
   EXPECT_THAT(PlanOf(Spec(lower(gain, "gain"))).claims, ::testing::SizeIs(4));

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "experiments/axes.h"
+#include "experiments/metrics.h"
 
 namespace ablate {
 namespace {
@@ -70,6 +71,12 @@ v1::AttemptReport NoopExecutor::Run(const v1::Assignment& assignment, const Task
     progress.resumed_from_step = from;
     events.progress(progress);
     result.set_resumed_from_step(from);
+  } else if (const std::string of = ConfigView({}, task.evaluation().eval_config()).Text("eval.task"); of != "loss") {
+    for (const Metric& metric : Metrics()) {
+      if (!metric.headline || !IsOfTask(metric, of)) continue;
+      const std::string name(metric.name);
+      AddMetric(name.c_str(), UnitFromText(absl::StrCat(name, " ", task.evaluation().evaluation_key())), &result);
+    }
   } else {
     const double loss = 1.0 + UnitFromText(absl::StrCat("loss ", task.evaluation().evaluation_key()));
     AddMetric("loss", loss, &result);
