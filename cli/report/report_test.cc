@@ -4,7 +4,9 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "cli/report/attention_figure.h"
 #include "cli/report/panel.h"
+#include "cli/report/passkey_figure.h"
 #include "cli/report/svg.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -64,6 +66,70 @@ void CheckSvg(const std::string& svg) {
   EXPECT_EQ(Count(svg, "<text "), Count(svg, "</text>"));
   EXPECT_EQ(Count(svg, "<title>"), Count(svg, "</title>"));
   for (const char* bad : {"nan", "inf", "& ", "<<"}) EXPECT_THAT(svg, Not(HasSubstr(bad)));
+}
+
+TEST(Figures, APasskeyMapShowsEveryLengthAndDepthOfEachArm) {
+  std::vector<v1::ConfidenceRow> rows;
+  for (const std::string& arm : {kSoftmax, Arm(15)}) {
+    for (const int64_t length : {128, 256, 512}) {
+      for (int bin = 1; bin <= 4; ++bin) {
+        v1::ConfidenceRow row = Row(arm, length, bin == 4 ? 0.75 : 0.25);
+        row.set_metric(absl::StrCat("passkey_accuracy.depth_", bin, "_of_4"));
+        row.set_split("passkey");
+        if (arm == kSoftmax && length == 512 && bin == 1) row.clear_mean();  // every seed diverged
+        rows.push_back(row);
+      }
+    }
+  }
+  rows.push_back(Row(kSoftmax, 128, 2));  // of another metric
+  const auto figures = PasskeyMaps(rows);
+  ASSERT_EQ(figures.size(), 1u);
+  EXPECT_EQ(figures[0].name, "passkey-map-passkey-4");
+  CheckSvg(figures[0].svg);
+  EXPECT_EQ(Count(figures[0].svg, ">0.25</text>"), 2 * 3 * 3 - 1);
+  EXPECT_EQ(Count(figures[0].svg, ">0.75</text>"), 2 * 3);
+  EXPECT_EQ(Count(figures[0].svg, "<line "), 1);  // crossed out
+  EXPECT_THAT(figures[0].svg, HasSubstr("lssar p=15"));
+  EXPECT_TRUE(PasskeyMaps({Row(kSoftmax, 128, 2)}).empty());
+}
+
+TEST(Figures, WhatTasksMeasureHasAFigureOfItsOwnName) {
+  std::vector<v1::ConfidenceRow> rows = Rows({3, 15});
+  for (v1::ConfidenceRow& row : rows) row.set_metric("attention_entropy");
+  const auto figures = LossByLength(rows, {}, "attention_entropy", kSoftmax);
+  ASSERT_EQ(figures.size(), 1u);
+  EXPECT_EQ(figures[0].name, "attention_entropy-by-length-selection");
+}
+
+TEST(Figures, AnAttentionMapIsAGridOfHeads) {
+  AttentionMap map;
+  map.layers = 2;
+  map.heads = 3;
+  map.tokens = {1, 2, 3};
+  const float weights[9] = {1, 0, 0, 0.5, 0.5, 0, 0.25, 0, 0.75};
+  for (int head = 0; head < 6; ++head) map.maps.push_back(QuantizeAttention(weights, 3));
+  const auto png = AttentionMapPng(map);
+  ASSERT_TRUE(png.ok()) << png.status();
+  EXPECT_EQ(png->substr(0, 8), "\x89PNG\r\n\x1a\n");
+  const auto number = [&](size_t at) {  // of IHDR, big-endian
+    return static_cast<unsigned char>((*png)[at + 2]) * 256 + static_cast<unsigned char>((*png)[at + 3]);
+  };
+  EXPECT_EQ(number(16), 3 * 96 + 2 * 4);  // 3 tokens of 32 pixels, and the gaps
+  EXPECT_EQ(number(20), 2 * 96 + 4);
+  EXPECT_EQ(AttentionMapPng(map).value(), *png);
+  const auto svg = AttentionMapSvg(map, "psalm, a < b");
+  ASSERT_TRUE(svg.ok());
+  for (const char* text : {">head 2<", ">layer 1<", "psalm, a &lt; b", "data:image/png;base64,", ">0.001<"}) {
+    EXPECT_THAT(*svg, HasSubstr(text));
+  }
+  // Of any size that a file may have.
+  map.tokens.assign(kLongestAttentionMap, 7);
+  map.layers = map.heads = 12;
+  const std::vector<float> even(static_cast<size_t>(kLongestAttentionMap) * kLongestAttentionMap, 0.002f);
+  map.maps.assign(144, QuantizeAttention(even.data(), kLongestAttentionMap));
+  const auto large = AttentionMapPng(map);
+  ASSERT_TRUE(large.ok());
+  EXPECT_LT(large->size(), size_t{4} << 20);
 }
 
 TEST(Figures, EveryMeanIsAMarkThatNamesItsJobs) {

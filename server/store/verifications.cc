@@ -34,6 +34,7 @@ Number NumberOf(double value) {
 
 struct FirstRun {
   std::map<std::string, Number> metrics;
+  std::map<std::string, std::string> made;  // files by name: SHA-256
   std::string device, end_weights, documents;
   bool diverged = false;
   int64_t diverged_at_step = 0;
@@ -78,6 +79,16 @@ absl::StatusOr<FirstRun> ReadFirstRun(Connection& db, const JobRef& job) {
     }
   }
   if (stage) return first;
+  {
+    ABLATE_ASSIGN_OR_RETURN(Statement rows, db.Query("SELECT r.name, r.sha256 FROM evaluations e JOIN result_artifacts r "
+                                                     "ON r.evaluation = e.row WHERE e.key = ?",
+                                                     job.key));
+    while (true) {
+      ABLATE_ASSIGN_OR_RETURN(const bool more, rows.Step());
+      if (!more) break;
+      first.made[rows.Text(0)] = rows.Text(1);
+    }
+  }
   ABLATE_ASSIGN_OR_RETURN(Statement row, db.Query("SELECT d.documents FROM evaluations e JOIN document_losses d ON "
                                                   "d.evaluation = e.row WHERE e.key = ?",
                                                   job.key));
@@ -118,6 +129,16 @@ std::string Differences(const FirstRun& first, const v1::TaskResult& second) {
     } else {
       add(absl::StrCat("end weights ", first.end_weights, " and ", weights.empty() ? "none" : weights));
     }
+  }
+  std::map<std::string, std::string> made;
+  for (const v1::ResultArtifact& file : second.artifacts()) made[file.name()] = file.artifact().sha256();
+  for (const auto& [name, sha256] : first.made) {
+    const auto other = made.find(name);
+    const std::string found = other == made.end() ? "none" : other->second;
+    if (found != sha256) add(absl::StrCat("the made file ", name, " ", sha256, " and ", found));
+  }
+  for (const auto& [name, sha256] : made) {
+    if (!first.made.contains(name)) add(absl::StrCat("the made file ", name, " none and ", sha256));
   }
   if (!first.documents.empty() && first.documents != PackDocuments(second.documents()))
     add("losses by document differ");
