@@ -143,6 +143,36 @@ TEST(ResultTables, JsonRowsCarryWhatOutsideChecksRelyOn) {
   }
 }
 
+TEST(ResultTables, ARateWithoutAnIntervalOverSeedsShowsThatOfItsTries) {
+  v1::GetTableResponse table;
+  for (int a = 0; a < 2; ++a) {
+    v1::ConfidenceRow& row = *table.add_rows();
+    row.set_sweep("keys");
+    row.set_arm_json(kArms[a]);
+    row.set_metric("passkey_accuracy");
+    row.set_length(128);
+    row.set_split("passkey");
+    row.set_level(0.95);
+    row.set_method("student_t");
+    row.set_n(a == 0 ? 1 : 3);
+    row.set_mean(0.85);
+    row.set_rate_low(0.7672);
+    row.set_rate_high(0.9069);
+    row.set_tries(a == 0 ? 100 : 300);
+    if (a == 0) continue;
+    row.set_low(0.8);
+    row.set_high(0.9);
+  }
+  const std::string text = Print(TableReport(table), OutputFormat::kTable, 160);
+  EXPECT_THAT(text, HasSubstr("[0.767, 0.907] (n=1)"));
+  EXPECT_THAT(text,
+              HasSubstr("[low, high]: 95 % Wilson interval of the tries of all seeds pooled; ignores seed variance"));
+  EXPECT_EQ(text.find("0.767"), text.rfind("0.767"));  // where seeds give an interval, that one
+  const auto rows = nlohmann::json::parse(Print(TableReport(table), OutputFormat::kJson));
+  EXPECT_EQ(rows[1]["rate_low"], 0.7672);
+  EXPECT_EQ(rows[1]["tries"], 300);
+}
+
 TEST(ResultTables, NothingMeasuredIsNoError) {
   EXPECT_EQ(Print(TableReport({}), OutputFormat::kJson), "[]\n");
   EXPECT_EQ(Print(TableReport({}), OutputFormat::kTable), "(nothing)\n");

@@ -100,6 +100,17 @@ inline void CheckInvariants(const Plan& plan) {
   for (const Arm& arm : plan.arms) ASSERT_TRUE(arms.insert(arm.json).second) << arm.json;
 }
 
+inline constexpr char kSwitches[] = R"(
+settings: {train.steps: 100}
+arms:
+  - {attention.variant: softmax}
+  - {attention.variant: softmax, switch: [{at_step: 60, attention.variant: ssmax}]}
+  - {attention.variant: softmax, switch: [{at_step: 40, attention.variant: ssmax}]}
+  - {attention.variant: softmax, switch: [{at_step: 40, attention.variant: ssmax}, {at_step: 80, train.learning_rate: 1e-5}]}
+  - {attention.variant: softmax, switch: [{at_step: 40, attention.variant: softmax}, {at_step: 60, attention.variant: lssa}]}
+seeds: 1
+)";
+
 inline constexpr char kSealed[] = R"(name: sealed
 settings: {train.length: 128, train.steps: 100}
 arms:
