@@ -148,5 +148,16 @@ TEST(Utf8, WellFormedOnly) {
   }
 }
 
+TEST(Utf8, WhatIsNoneIsReplacedByteByByte) {
+  EXPECT_EQ(ToUtf8("a\u20acb"), "a\u20acb");
+  EXPECT_EQ(ToUtf8("\xac"
+                   "b\xff\u00fc\xe2\x82"),
+            "\ufffdb\ufffd\u00fc\ufffd\ufffd");
+  EXPECT_EQ(ToUtf8(""), "");
+  std::string every;
+  for (int byte = 0; byte < 256; ++byte) every += static_cast<char>(byte);
+  EXPECT_TRUE(IsUtf8(ToUtf8(every + every)));
+}
+
 }  // namespace
 }  // namespace ablate

@@ -2,23 +2,46 @@
 
 namespace ablate {
 
+namespace {
+
+// The length of the well-formed sequence that `text` begins with; 0: none. Overlong forms, surrogates and what is
+// beyond U+10FFFF are none.
+size_t SequenceLength(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return 0;
+  for (size_t k = 1; k < length; ++k) {
+    if ((byte(k) & 0xc0) != 0x80) return 0;
+  }
+  if ((lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xed && byte(1) > 0x9f) || (lead == 0xf0 && byte(1) < 0x90) ||
+      (lead == 0xf4 && byte(1) > 0x8f)) {
+    return 0;
+  }
+  return length;
+}
+
+}  // namespace
+
 bool IsUtf8(std::string_view text) {
-  const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
-  for (size_t i = 0; i < text.size();) {
-    const unsigned char lead = bytes[i++];
-    if (lead < 0x80) continue;
-    const int more = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
-    if (lead < 0xc2 || lead > 0xf4) return false;
-    for (int k = 0; k < more; ++k, ++i) {
-      if (i >= text.size() || (bytes[i] & 0xc0) != 0x80) return false;
-      // Overlong forms, surrogates, beyond U+10FFFF.
-      if (k == 0 && ((lead == 0xe0 && bytes[i] < 0xa0) || (lead == 0xed && bytes[i] > 0x9f) ||
-                     (lead == 0xf0 && bytes[i] < 0x90) || (lead == 0xf4 && bytes[i] > 0x8f))) {
-        return false;
-      }
-    }
+  while (!text.empty()) {
+    const size_t length = SequenceLength(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
   }
   return true;
+}
+
+std::string ToUtf8(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const size_t length = SequenceLength(text);
+    result += length == 0 ? "\xef\xbf\xbd" : text.substr(0, length);
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return result;
 }
 
 }  // namespace ablate

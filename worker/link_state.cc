@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/utf8.h"
 #include "base/version.h"
 
 namespace ablate {
@@ -13,6 +14,15 @@ constexpr int64_t kMicrosPerMilli = 1000;
 // A coordinator that asks for a call at once, again and again, must not make this worker spin.
 constexpr int64_t kMinContactMs = 2;
 constexpr int64_t kMaxContactMs = 60'000;
+constexpr size_t kMaxFailureText = 16 << 10;  // under the coordinator's limit, whatever a trainer says
+
+// One byte of a trainer's last words that is no UTF-8, and the coordinator could read no Sync of this worker any more.
+v1::Failure Sendable(v1::Failure failure) {
+  const std::string& tail = failure.stderr_tail();
+  failure.set_message(ToUtf8(std::string_view(failure.message()).substr(0, kMaxFailureText)));
+  failure.set_stderr_tail(ToUtf8(std::string_view(tail).substr(tail.size() - std::min(tail.size(), kMaxFailureText))));
+  return failure;
+}
 
 }  // namespace
 
@@ -45,7 +55,7 @@ void LinkState::OnEnded(const AttemptKey& key, const v1::AttemptReport& report) 
   attempt.report.set_tokens_per_second(0);
   if (report.step() > attempt.report.step()) attempt.report.set_step(report.step());
   if (report.has_result()) *attempt.report.mutable_result() = report.result();
-  if (report.has_failure()) *attempt.report.mutable_failure() = report.failure();
+  if (report.has_failure()) *attempt.report.mutable_failure() = Sendable(report.failure());
   // Where the coordinator is away, the back-off decides: an ended attempt is no reason to hammer it.
   if (backoff_ms_ == 0) Due();
 }

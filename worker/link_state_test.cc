@@ -116,6 +116,25 @@ TEST(LinkStateTest, AnAssignmentIsStartedOnceAndReportedUntilItsEndIsAcknowledge
   EXPECT_TRUE(link.idle());
 }
 
+TEST(LinkStateTest, WhateverATrainerPrintedTheCoordinatorCanReadIt) {
+  LinkState link(Options());
+  link.BuildRequest();
+  link.OnResponse(1, Desired({Stage("j", 1)}), 0);
+  v1::AttemptReport report;
+  report.set_phase(v1::AttemptReport::FAILED);
+  report.mutable_failure()->set_message("no such file: caf\xe9.txt" + std::string(100'000, 'x'));
+  // Cut where the tail happened to begin, in the middle of a character.
+  report.mutable_failure()->set_stderr_tail("\x82\xac last words");
+  link.OnEnded({"j", 1}, report);
+  const v1::SyncRequest request = link.BuildRequest();
+  v1::SyncRequest read;
+  ASSERT_TRUE(read.ParseFromString(request.SerializeAsString()));
+  ASSERT_EQ(read.attempts_size(), 1);
+  EXPECT_EQ(read.attempts(0).failure().stderr_tail(), "\ufffd\ufffd last words");
+  EXPECT_EQ(read.attempts(0).failure().message().substr(0, 28), "no such file: caf\ufffd.txtxxxx");
+  EXPECT_LE(read.attempts(0).failure().message().size(), 48u << 10);
+}
+
 TEST(LinkStateTest, AnAnswerFromBeforeTheEndNeitherStopsNorForgets) {
   LinkState link(Options());
   link.BuildRequest();

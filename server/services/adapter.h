@@ -11,15 +11,12 @@
 #include "google/protobuf/message.h"
 #include "grpcpp/grpcpp.h"
 #include "server/coordinator.h"
+#include "server/services/limits.h"
 
 namespace ablate {
 
 // Same code, same message; a message too long for a trailer (gRPC takes 8 KiB, percent-encoded) is cut, and says so.
 grpc::Status ToGrpc(const absl::Status& status);
-
-// InvalidArgument ("SubmitSweepRequest.request_id: must not be empty") by the tables in adapter.cc: required texts,
-// lengths of ids and texts, page sizes, hashes, levels.
-absl::Status CheckRequest(const google::protobuf::Message& request);
 
 // A unary method that is one call of the coordinator.
 template <typename Request, typename Response>

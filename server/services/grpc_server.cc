@@ -25,6 +25,7 @@
 #include "server/services/artifacts.h"
 #include "server/services/caller.h"
 #include "server/services/jobs.h"
+#include "server/services/limits.h"
 #include "server/services/results.h"
 #include "server/services/sweeps.h"
 #include "server/services/worker_link.h"
@@ -33,7 +34,6 @@
 namespace ablate {
 namespace {
 
-constexpr int kMaxMessageBytes = 32 << 20;
 constexpr size_t kMaxSocketPath = sizeof(sockaddr_un::sun_path) - 1;
 
 std::string UnixPath(const std::string& address) {

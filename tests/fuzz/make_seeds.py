@@ -9,6 +9,7 @@ What fuzzing found lies beside them under names of its own (found_*) and is left
 import hashlib
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -237,8 +238,103 @@ def tokenizers():
         write("tokenizer", name, content)
 
 
+# --- every RPC; the first byte is the method: its index in kMethods of rpc_fuzz.cc ---
+
+def methods():
+    with open(os.path.join(HERE, "rpc_fuzz.cc"), encoding="utf-8") as file:
+        table = re.search(r"kMethods\[\] = \{(.*?)\n\};", file.read(), re.S).group(1)
+    names = re.findall(r'ABLATE_(?:READ|CHANGE)\((\w+), (\w+),|\{"(\w+)\.(\w+)"', table)
+    return {b or d: i for i, (a, b, c, d) in enumerate(names)}
+
+
+def rpcs():
+    index = methods()
+    text_sha = hashlib.sha256(b"In the beginning.\n").hexdigest()
+    noop = "name: NAME\\nexecutor: noop\\narms: [{attention.variant: softmax}]\\nseeds: 1\\nevaluate: {lengths: [1x]}\\n"
+    extended = ("name: done\\nexecutor: noop\\narms: [{attention.variant: softmax}, {attention.variant: ssmax}]\\naxes: {eval.ntk: [off, on]}\\n"
+                "seeds: 3\\nevaluate: {lengths: [1x, 2x]}\\n")
+    worker = 'protocol_version: 1 worker { worker_id: "WORKER" incarnation: "first" slots: 1 device_class: "cpu" device_kind: "cpu/fake" executor: EXECUTOR_NOOP } sequence: 9 '
+    trainer = worker.replace("WORKER", "trainer").replace("EXECUTOR_NOOP", "EXECUTOR_TRAINER")
+    running = 'job_id: "job_JOB" attempt: 1 slot: 0 '
+    seeds = [
+        ("plan", "PlanSweep", "PlanSweepRequest", f'yaml: "{noop}" file_name: "a.yaml"'),
+        ("plan_data", "PlanSweep", "PlanSweepRequest", f'yaml: "data: {{path: a.txt}}\\narms: [{{attention.variant: softmax}}]\\nseeds: 1\\n" file_name: "s.yaml" '
+         f'data {{ name: "d" format: TEXT files {{ path: "a.txt" sha256: "{text_sha}" bytes: 18 }} }}'),
+        ("plan_tasks", "PlanSweep", "PlanSweepRequest", f'yaml: "data: {{path: a.txt}}\\narms: [{{attention.variant: softmax}}]\\nseeds: 1\\nevaluate: {{tasks: '
+         f'[{{task: multiple_choice, name: a, path: b.jsonl}}]}}\\n" file_name: "s.yaml" data {{ files {{ path: "a.txt" sha256: "{text_sha}" bytes: 18 }} }} '
+         f'task_files {{ path: "b.jsonl" sha256: "{text_sha}" bytes: 18 }}'),
+        ("submit", "SubmitSweep", "SubmitSweepRequest", f'request_id: "r" yaml: "{noop}" file_name: "a.yaml"'.replace("NAME", "fresh")),
+        ("submit_bad_yaml", "SubmitSweep", "SubmitSweepRequest", 'request_id: "r" yaml: "name: [" file_name: "a.yaml"'),
+        ("submit_other_file", "SubmitSweep", "SubmitSweepRequest", f'request_id: "r" yaml: "{noop}" file_name: "a.yaml"'.replace("NAME", "done")),
+        ("submit_no_id", "SubmitSweep", "SubmitSweepRequest", f'yaml: "{noop}"'),
+        ("submit_path_for_hash", "SubmitSweep", "SubmitSweepRequest", 'request_id: "r" yaml: "a" data { files { sha256: "../../etc/passwd" } }'),
+        ("get_sweep", "GetSweep", "GetSweepRequest", 'sweep: "done"'), ("get_sweep_id", "GetSweep", "GetSweepRequest", 'sweep: "sweep_1"'),
+        ("get_sweep_none", "GetSweep", "GetSweepRequest", 'sweep: "x"'), ("list_sweeps", "ListSweeps", "ListSweepsRequest", 'page_size: 1'),
+        ("list_sweeps_token", "ListSweeps", "ListSweepsRequest", 'page_size: 1 page_token: "1"'), ("list_sweeps_bad_token", "ListSweeps", "ListSweepsRequest", 'page_token: "-9"'),
+        ("watch", "WatchSweep", "WatchSweepRequest", 'sweep: "running"'), ("cancel_sweep", "CancelSweep", "CancelSweepRequest", 'request_id: "r" sweep: "running"'),
+        ("cancel_over", "CancelSweep", "CancelSweepRequest", 'request_id: "r" sweep: "done"'), ("retry", "RetrySweep", "RetrySweepRequest", 'request_id: "r" sweep: "done"'),
+        ("lock", "LockSweep", "LockSweepRequest", 'request_id: "r" sweep: "sealed" arm_json: "{\\"attention.variant\\":\\"ssmax\\"}" why: "because"'),
+        ("lock_bad_json", "LockSweep", "LockSweepRequest", 'request_id: "r" sweep: "sealed" arm_json: "{{{[" why: "because"'),
+        ("lock_deep_json", "LockSweep", "LockSweepRequest", 'request_id: "r" sweep: "sealed" arm_json: "' + "[" * 3000 + '" why: "because"'),
+        ("lock_none", "LockSweep", "LockSweepRequest", 'request_id: "r" sweep: "done" arm_json: "{}" why: "because"'),
+        ("extend", "ExtendSweep", "ExtendSweepRequest", f'request_id: "r" sweep: "done" yaml: "{extended}" file_name: "fuzz.yaml"'),
+        ("extend_less", "ExtendSweep", "ExtendSweepRequest", f'request_id: "r" sweep: "done" yaml: "{noop}" file_name: "fuzz.yaml"'.replace("NAME", "done")),
+        ("list_jobs", "ListJobs", "ListJobsRequest", 'sweep: "done" states: SUCCEEDED page_size: 2'), ("list_jobs_all", "ListJobs", "ListJobsRequest", ""),
+        ("list_jobs_page", "ListJobs", "ListJobsRequest", 'page_size: 1001'), ("list_jobs_token", "ListJobs", "ListJobsRequest", 'page_token: "99999999999999999999"'),
+        ("get_job", "GetJob", "GetJobRequest", 'job_id: "job_1"'), ("logs", "GetJobLogs", "GetJobRequest", 'job_id: "job_1"'), ("explain", "ExplainJob", "GetJobRequest", 'job_id: "job_20"'),
+        ("cancel_job", "CancelJob", "CancelJobRequest", 'request_id: "r" job_id: "job_20"'), ("verify", "VerifyJobs", "VerifyJobsRequest", 'request_id: "r" sweep: "done" sample: 2 seed: 5'),
+        ("verify_job", "VerifyJobs", "VerifyJobsRequest", 'request_id: "r" job_id: "job_1"'), ("verifications", "ListVerifications", "ListVerificationsRequest", ""),
+        ("table", "GetTable", "GetTableRequest", 'sweep: "done" metrics: "loss" level: 0.9'), ("table_level", "GetTable", "GetTableRequest", 'sweep: "done" level: nan'),
+        ("table_level_tiny", "GetTable", "GetTableRequest", 'sweep: "done" level: 5e-324'), ("table_level_high", "GetTable", "GetTableRequest", 'sweep: "done" level: 0.9999999999999999'),
+        ("compare", "CompareArms", "CompareArmsRequest", 'sweep: "done" baseline_arm_json: "{\\"attention.variant\\":\\"ssmax\\"}"'),
+        ("compare_bad", "CompareArms", "CompareArmsRequest", 'sweep: "done" baseline_arm_json: "{\\"attention.p\\":1e999}"'),
+        ("claims", "GetClaims", "GetClaimsRequest", 'sweep: "sealed"'), ("effects", "GetEffects", "GetEffectsRequest", 'sweep: "done" factors: "attention.variant"'),
+        ("spread", "GetSpread", "GetSpreadRequest", 'sweep: "done"'), ("query", "Query", "QueryRequest", 'sql: "SELECT * FROM results"'),
+        ("query_write", "Query", "QueryRequest", 'sql: "DELETE FROM jobs"'), ("query_two", "Query", "QueryRequest", 'sql: "SELECT 1; SELECT 2"'),
+        ("query_attach", "Query", "QueryRequest", 'sql: "ATTACH \'/etc/passwd\' AS x"'), ("query_blob", "Query", "QueryRequest", "sql: \"SELECT x'ff', CAST(x'ff' AS TEXT), 1e999, NULL\""),
+        ("query_endless", "Query", "QueryRequest", 'sql: "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT count(*) FROM c" time_limit_ms: 20'),
+        ("query_zeroblob", "Query", "QueryRequest", 'sql: "SELECT zeroblob(1000000000)"'), ("query_rows", "Query", "QueryRequest", 'sql: "SELECT name FROM sqlite_master" max_rows: 1'),
+        ("workers", "ListWorkers", "ListWorkersRequest", 'page_size: 1'), ("workers_token", "ListWorkers", "ListWorkersRequest", 'page_token: "trainer"'),
+        ("drain", "DrainWorker", "DrainWorkerRequest", 'request_id: "r" worker_id: "trainer"'),
+        ("sync", "Sync", "SyncRequest", worker.replace("WORKER", "new")), ("sync_drain", "Sync", "SyncRequest", trainer + "draining: true"),
+        ("sync_no_worker", "Sync", "SyncRequest", "protocol_version: 1 sequence: 1"), ("sync_version", "Sync", "SyncRequest", worker.replace("version: 1", "version: 99")),
+        ("sync_running", "Sync", "SyncRequest", trainer + "attempts { " + running + """phase: RUNNING step: 10 points { metric: "train_loss" step: 10 value: nan }
+          points { metric: "x" step: -1 value: inf } points_sequence: 1 resumed_from_step: 3 checkpoint { stage_key: "k" step: 10 weights { sha256: "%s" bytes: 1 } } }""" % SHA),
+        ("sync_done", "Sync", "SyncRequest", trainer + "attempts { " + running + """phase: SUCCEEDED result { outcome: COMPLETED device_kind: "cpu/fake" metrics { metric: "max_gradient_norm" value: 1 }
+          end_state { stage_key: "k" step: 50 weights { sha256: "%s" bytes: 9 } optimizer { sha256: "%s" bytes: 9 } } seconds: 1 } }""" % (SHA, SHA)),
+        ("sync_no_result", "Sync", "SyncRequest", trainer + "attempts { " + running + "phase: SUCCEEDED }"),
+        ("sync_diverged", "Sync", "SyncRequest", trainer + "attempts { " + running + "phase: SUCCEEDED result { outcome: DIVERGED diverged_at_step: 7 } }"),
+        ("sync_failed", "Sync", "SyncRequest", trainer + "attempts { " + running + 'phase: FAILED failure { kind: OUT_OF_MEMORY message: "no" signal: 9 stderr_tail: "x" } }'),
+        ("sync_released", "Sync", "SyncRequest", trainer + "attempts { " + running + "phase: RELEASED }"),
+        ("sync_evaluated", "Sync", "SyncRequest", worker.replace("WORKER", "noop_worker_2") + """attempts { job_id: "job_JOB2" attempt: 1 phase: SUCCEEDED result { outcome: COMPLETED metrics { metric: "loss" value: nan }
+          documents { document: 0 targets: 5 loss_sum: 1 } documents { document: 0 } artifacts { name: "a.bin" artifact { sha256: "%s" bytes: 3 } } } }""" % SHA),
+        ("sync_unknown_job", "Sync", "SyncRequest", trainer + 'attempts { job_id: "job_999" attempt: 3 phase: RUNNING }'),
+        ("sync_future_attempt", "Sync", "SyncRequest", trainer + "attempts { " + running.replace("attempt: 1", "attempt: 9000000000000000000") + "phase: SUCCEEDED }"),
+        ("sync_twice", "Sync", "SyncRequest", trainer + ("attempts { " + running + "phase: RUNNING } ") * 2),
+        ("sync_slots_4096", "Sync", "SyncRequest", worker.replace("WORKER", "wide").replace("slots: 1", "slots: 4096")),
+        ("sync_artifact_path", "Sync", "SyncRequest", trainer + "attempts { " + running + 'phase: SUCCEEDED result { artifacts { name: "../../x" } } }'),
+        ("stat", "StatArtifact", "StatArtifactRequest", f'sha256: "{text_sha}"'), ("stat_path", "StatArtifact", "StatArtifactRequest", 'sha256: "../../../../etc/passwd"'),
+        ("upload", "UploadArtifact", "UploadArtifactRequest", f'header {{ sha256: "{text_sha}" bytes: 18 }}'),
+        ("upload_lie", "UploadArtifact", "UploadArtifactRequest", f'header {{ sha256: "{SHA}" bytes: 18 }}'),
+        ("upload_beyond", "UploadArtifact", "UploadArtifactRequest", f'header {{ sha256: "{text_sha}" bytes: 18 offset: 7 }}'),
+        ("upload_huge", "UploadArtifact", "UploadArtifactRequest", f'header {{ sha256: "{text_sha}" bytes: 9223372036854775807 }}'),
+        ("upload_negative", "UploadArtifact", "UploadArtifactRequest", f'header {{ sha256: "{text_sha}" bytes: -1 offset: -1 }}'),
+        ("download", "DownloadArtifact", "DownloadArtifactRequest", f'sha256: "{text_sha}" offset: 1'),
+    ]
+    for name, method, kind, text in seeds:
+        # Jobs that the target's database has running: of the trainer and of noop_worker_2.
+        text = text.replace("job_JOB2", RUNNING_NOOP).replace("job_JOB", RUNNING_STAGE)
+        write("rpc", name, bytes([index[method]]) + message(kind, text))
+    write("rpc", "no_such_method", b"\xff")
+    write("rpc", "not_utf8", bytes([index["GetSweep"]]) + b"\x0a\x02\xff\xfe")
+    write("rpc", "no_message", bytes([index["Sync"]]) + b"\xff\xff\xff")
+
+
+RUNNING_STAGE, RUNNING_NOOP = "job_19", "job_22"
+
+
 def main():
-    for make in (sweeps, checkpoints, data, pipes, items, tokenizers):
+    for make in (sweeps, checkpoints, data, pipes, items, tokenizers, rpcs):
         make()
     size = sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(CORPUS) for name in names)
     print(f"{size} bytes in {CORPUS}")

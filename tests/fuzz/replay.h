@@ -1,5 +1,5 @@
-// The kept inputs as an ordinary test. A program with some targets gives its table to Replay, which runs each file of
-// each target's folder. A target aborts where something is wrong; the last line printed then names the input.
+// The kept inputs as an ordinary test. Replay runs each file of each target's folder. A target aborts where something
+// is wrong; the last line printed then names the input.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ struct FuzzTarget {
   int (*run)(const uint8_t* data, size_t size);
 };
 
-// An exit code: 0, or 2 where `corpus` has a target without inputs, or a folder without a target here or in `others`.
-int Replay(const char* corpus, std::span<const FuzzTarget> targets, std::span<const char* const> others);
+// An exit code: 0, or 2 where a target has no inputs in `corpus`, or a folder there no target.
+int Replay(const char* corpus, std::span<const FuzzTarget> targets);
 
 }  // namespace ablate

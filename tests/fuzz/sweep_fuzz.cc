@@ -8,26 +8,12 @@
 #include "experiments/plan.h"
 #include "experiments/sweep_file.h"
 #include "proto/coordinator.pb.h"
+#include "tests/fuzz/plan_size.h"
 
 namespace ablate {
 namespace {
 
 constexpr double kMostCells = 3000;  // points times what is measured of each: more takes too long for one input
-
-// An upper bound of what a plan of `spec` holds.
-double Cells(const v1::SweepSpec& spec) {
-  double arms = std::max(1, spec.arms_size());
-  for (const v1::AxisSpec& axis : spec.axes()) arms *= axis.values_size();
-  int switches = 0;
-  for (const v1::ArmSpec& arm : spec.arms()) switches = std::max(switches, arm.switches_size());
-  double measured = 1 + spec.evaluate().lengths_size() * std::max(1, spec.evaluate().splits_size());
-  for (const v1::ProbeSpec& probe : spec.evaluate().probes()) {
-    measured += std::max(1, probe.lengths_size()) * std::max(1, probe.splits_size());
-  }
-  const double rates = std::max(1, spec.tune().learning_rates_size());
-  const double seeds = spec.seeds_size() + spec.confirm().seeds_size() + rates * spec.tune().seeds_size();
-  return arms * (1 + seeds) * (measured + switches) * (1 + spec.exclude_size() + spec.claims_size());
-}
 
 // A refusal for people: the file's name, where, and text.
 void CheckRefusal(const absl::Status& status) {
@@ -50,7 +36,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   CHECK(spec->IsInitialized());
-  if (Cells(*spec) > kMostCells) return 0;
+  if (PlanCells(*spec) > kMostCells) return 0;
   const std::string hash = Sha256Hex("data");
   const auto fill = [&](auto* files) {
     for (v1::DataFile& file : *files) {

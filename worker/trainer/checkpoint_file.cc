@@ -53,6 +53,21 @@ Json HeaderJson(const CheckpointHeader& header) {
   return json;
 }
 
+struct BadHeader {
+  std::string what;
+};
+
+// Throws BadHeader on a number that is not whole or out of range: the library would convert 1e300 into any type.
+template <typename Number>
+Number Whole(const Json& value) {
+  const bool fits = value.is_number_unsigned()
+                        ? std::in_range<Number>(value.get<uint64_t>())
+                        : value.is_number_integer() && std::in_range<Number>(value.get<int64_t>());
+  if (!fits)
+    throw BadHeader{absl::StrCat("expected a whole number, found ", value.is_number() ? "another" : value.type_name())};
+  return value.get<Number>();
+}
+
 // Throws on what is missing or of another type.
 CheckpointHeader HeaderFromJson(const Json& json) {
   CheckpointHeader header;
@@ -60,16 +75,16 @@ CheckpointHeader HeaderFromJson(const Json& json) {
   header.model = json.at("model").get<std::string>();
   header.config = json.at("config").get<std::string>();
   header.data_sha256 = json.at("data_sha256").get<std::string>();
-  header.seed = json.at("seed").get<int64_t>();
-  header.step = json.at("step").get<int64_t>();
-  header.samples = json.at("samples").get<int64_t>();
-  header.optimizer_step = json.at("optimizer_step").get<int64_t>();
-  header.numerics_version = json.at("numerics_version").get<int>();
+  header.seed = Whole<int64_t>(json.at("seed"));
+  header.step = Whole<int64_t>(json.at("step"));
+  header.samples = Whole<int64_t>(json.at("samples"));
+  header.optimizer_step = Whole<int64_t>(json.at("optimizer_step"));
+  header.numerics_version = Whole<int>(json.at("numerics_version"));
   if (header.kind == "optimizer") {
     const Json& totals = json.at("totals");
-    header.totals.tokens = totals.at("tokens").get<int64_t>();
-    header.totals.zero_rows = totals.at("zero_rows").get<int64_t>();
-    header.totals.uncontrasted_rows = totals.at("uncontrasted_rows").get<int64_t>();
+    header.totals.tokens = Whole<int64_t>(totals.at("tokens"));
+    header.totals.zero_rows = Whole<int64_t>(totals.at("zero_rows"));
+    header.totals.uncontrasted_rows = Whole<int64_t>(totals.at("uncontrasted_rows"));
     header.totals.max_gradient_norm = totals.at("max_gradient_norm").get<double>();
     header.totals.recent_losses = totals.at("recent_losses").get<std::vector<double>>();
   }
@@ -241,13 +256,13 @@ absl::Status CheckpointFile::Parse() {
   try {
     const Json json = Json::parse(data + kPreludeBytes, data + header_end);
     header_ = HeaderFromJson(json);
-    if (json.at("data_bytes").get<size_t>() != data_end - data_begin)
+    if (Whole<size_t>(json.at("data_bytes")) != data_end - data_begin)
       return absl::DataLossError("states another size of its data");
     for (const Json& entry : json.at("tensors")) {
-      Tensor tensor{.name = entry.at("name").get<std::string>(),
-                    .shape = entry.at("shape").get<std::vector<int64_t>>()};
+      Tensor tensor{.name = entry.at("name").get<std::string>()};
+      for (const Json& extent : entry.at("shape")) tensor.shape.push_back(Whole<int64_t>(extent));
       tensor.count = Count(tensor.shape);
-      const auto offset = entry.at("offset").get<size_t>(), available = data_end - data_begin;
+      const auto offset = Whole<size_t>(entry.at("offset")), available = data_end - data_begin;
       if (tensor.count < 0 || offset % kAlignment != 0 || offset > available ||
           static_cast<size_t>(tensor.count) > (available - offset) / 4) {
         return absl::DataLossError(absl::StrCat("has a tensor ", tensor.name, " outside its data"));
@@ -255,6 +270,8 @@ absl::Status CheckpointFile::Parse() {
       tensor.data = reinterpret_cast<const float*>(data + data_begin + offset);
       tensors_.push_back(std::move(tensor));
     }
+  } catch (const BadHeader& bad) {
+    return absl::DataLossError(absl::StrCat("has a header that cannot be read: ", bad.what));
   } catch (const Json::exception& error) {
     return absl::DataLossError(absl::StrCat("has a header that cannot be read: ", error.what()));
   }

@@ -131,6 +131,13 @@ TEST_F(CheckpointTest, WellHashedNonsenseIsRefused) {
         with(R"("data_bytes":64,"tensors":[{"name":"a","shape":[-1],"offset":0}])"),
         with(R"("data_bytes":64,"tensors":[{"name":"a","shape":[1],"offset":-64}])"),
         with(R"("data_bytes":64,"tensors":[{"name":"a","shape":[9e18,9e18],"offset":0}])"),
+        with(R"("data_bytes":64,"tensors":[{"name":"a","shape":[16.0],"offset":0}])"),
+        with(R"("data_bytes":64,"tensors":[{"name":"a","shape":[16],"offset":1e300}])"),
+        with(R"("data_bytes":64,"tensors":[{"name":"a","shape":[16],"offset":18446744073709551552}])"),
+        with(R"("data_bytes":64,"tensors":[{"name":"a","shape":"x","offset":0}])"),
+        with(R"("data_bytes":64,"tensors":[],"step":2.5)"), with(R"("data_bytes":64,"tensors":[],"seed":-1e300)"),
+        with(R"("data_bytes":64,"tensors":[],"numerics_version":4294967297)"),
+        with(R"("data_bytes":64,"tensors":[],"samples":9223372036854775808)"),
         with(R"("data_bytes":64,"tensors":7)")}) {
     EXPECT_EQ(sealed(1, json, 64).code(), absl::StatusCode::kDataLoss) << json;
   }

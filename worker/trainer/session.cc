@@ -17,6 +17,7 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "base/utf8.h"
 #include "base/version.h"
 #include "proto/trainer.pb.h"
 #include "worker/failure_kind.h"
@@ -229,7 +230,7 @@ void Session::SendFailure(v1::FailureKind kind, const std::string& message) {
   v1::TrainerEvent event;
   v1::Failure* failure = event.mutable_failed();
   failure->set_kind(kind);
-  failure->set_message(message);
+  failure->set_message(ToUtf8(message));  // it may name what was in a file
   failure->set_peak_memory_bytes(PeakMemoryBytes());
   Send(event);
 }

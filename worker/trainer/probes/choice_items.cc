@@ -41,8 +41,9 @@ absl::StatusOr<int> Index(const Json& label, size_t choices) {
 // Of ARC: the choice whose label is the answer's key.
 absl::StatusOr<ChoiceItem> Arc(const Json& item) {
   ChoiceItem result;
-  const Json& question = item["question"];
-  const Json& choices = question.is_object() ? question.value("choices", Json()) : item["choices"];
+  // A const object has no [] for what it lacks.
+  const Json question = item.value("question", Json());
+  const Json choices = (question.is_object() ? question : item).value("choices", Json());
   std::vector<std::string> labels;
   if (question.is_object()) {
     ABLATE_ASSIGN_OR_RETURN(result.context, Text(question, "stem"));
