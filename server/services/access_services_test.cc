@@ -90,7 +90,8 @@ class AccessServicesTest : public testing::Test {
 // Every method of every service in our protos.
 std::vector<std::string> AllMethods() {
   std::vector<std::string> methods;
-  for (const char* file : {"proto/access.proto", "proto/artifacts.proto", "proto/coordinator.proto", "proto/link.proto"}) {
+  for (const char* file :
+       {"proto/access.proto", "proto/artifacts.proto", "proto/coordinator.proto", "proto/link.proto"}) {
     const auto* descriptor = google::protobuf::DescriptorPool::generated_pool()->FindFileByName(file);
     EXPECT_NE(descriptor, nullptr) << file;
     for (int i = 0; descriptor != nullptr && i < descriptor->service_count(); ++i) {
@@ -119,7 +120,8 @@ TEST_F(AccessServicesTest, NobodyIsLetInWithoutAToken) {
     EXPECT_EQ(CallEmpty(nobody, rule.method).error_code(), grpc::StatusCode::UNAUTHENTICATED) << rule.method;
   }
   EXPECT_TRUE(CallEmpty(nobody, "grpc.health.v1.Health/Check").ok());
-  EXPECT_EQ(CallEmpty(Channel(secrets_["admin"]), "ablate.v1.Sweeps/DropAll").error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(CallEmpty(Channel(secrets_["admin"]), "ablate.v1.Sweeps/DropAll").error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
   EXPECT_EQ(coordinator_.calls, 0);
 }
 
@@ -155,7 +157,8 @@ TEST_F(AccessServicesTest, EveryCallOfAConnectionStandsForItself) {
     v1::Sweep sweep;
     return stub->CancelSweep(&context, request, &sweep).error_code();
   };
-  const std::string submit = absl::StrCat("Bearer ", secrets_["submit"]), read = absl::StrCat("Bearer ", secrets_["read"]);
+  const std::string submit = absl::StrCat("Bearer ", secrets_["submit"]),
+                    read = absl::StrCat("Bearer ", secrets_["read"]);
   EXPECT_EQ(cancel({submit}), grpc::StatusCode::OK);
   EXPECT_EQ(cancel({read}), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_EQ(cancel({submit}), grpc::StatusCode::OK);
@@ -168,6 +171,7 @@ TEST_F(AccessServicesTest, EveryCallOfAConnectionStandsForItself) {
 TEST_F(AccessServicesTest, AWatchEndsWhenItsTokenIsRevoked) {
   const auto stub = v1::Sweeps::NewStub(Channel(secrets_["read"]));
   grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
   v1::WatchSweepRequest request;
   request.set_sweep("alpha");
   const auto reader = stub->WatchSweep(&context, request);
@@ -291,7 +295,9 @@ TEST_F(AccessServicesTest, ClientCertificatesAreDemandedBesideTokens) {
   for (const bool by_pin : {true, false}) {
     ClientAccess access = Access(secrets_["read"]);
     if (!by_pin) access.pin.clear(), access.ca_pem = security_.identity.certificate_pem;
-    const auto call = [&] { return CallEmpty(MakeChannel(access, {}, identity_), "ablate.v1.Sweeps/ListSweeps").error_code(); };
+    const auto call = [&] {
+      return CallEmpty(MakeChannel(access, {}, identity_), "ablate.v1.Sweeps/ListSweeps").error_code();
+    };
     EXPECT_EQ(call(), grpc::StatusCode::UNAVAILABLE);
     access.key_pem = stranger.key_pem, access.certificate_pem = stranger.certificate_pem;
     EXPECT_EQ(call(), grpc::StatusCode::UNAVAILABLE);
@@ -305,7 +311,9 @@ TEST_F(AccessServicesTest, ClientCertificatesAreDemandedBesideTokens) {
 TEST_F(AccessServicesTest, ThisMachineNeedsATokenOnlyWhereItIsAskedFor) {
   Start({.listen = "127.0.0.1:0"});
   ClientAccess access = {.address = server_->address()};
-  const auto call = [&] { return CallEmpty(MakeChannel(access, {}, identity_), "ablate.v1.Access/ListTokens").error_code(); };
+  const auto call = [&] {
+    return CallEmpty(MakeChannel(access, {}, identity_), "ablate.v1.Access/ListTokens").error_code();
+  };
   EXPECT_EQ(call(), grpc::StatusCode::OK);
   Start({.listen = "127.0.0.1:0", .require_tokens = true});
   access.address = server_->address();
