@@ -110,8 +110,7 @@ std::vector<Block> MakeBlocks(const Rows& rows, bool phases) {
 
 Sheet SheetOfBlock(const Block& block, const std::string& title) {
   Sheet sheet;
-  sheet.title =
-      absl::StrCat(block.sweep, ": ", title, block.split.empty() ? "" : absl::StrCat(", ", block.split, " split"));
+  sheet.title = absl::StrCat(block.sweep, ": ", title, block.split.empty() ? "" : ", ", SplitText(block.split));
   // A sweep without phases has nothing to tell apart.
   if (block.marked) {
     const std::string phase = PhaseText(block.phase);
@@ -231,14 +230,19 @@ std::string ArmLabel(const std::string& arm_json) {
   return rest.settings().empty() ? variant : absl::StrCat(variant, " ", Label(rest));
 }
 
+std::string SplitText(const std::string& split) {
+  const bool of_text = split == "selection" || split == "confirmation" || split == "train";
+  return of_text ? split + " split" : split;
+}
+
 bool KeepMeasured(v1::GetTableResponse* response) { return KeepRowsWithMetric(response); }
 bool KeepMeasured(v1::CompareArmsResponse* response) { return KeepRowsWithMetric(response); }
 
 Report TableReport(const v1::GetTableResponse& response) {
   Report report;
   report.records.columns = {
-      "sweep",   "arm",  "metric",        "length", "ntk",    "split",   "n",        "mean",
-      "sd",      "low",  "high",          "level",  "method", "seeds",   "diverged", "diverged_seeds",
+      "sweep",   "arm",  "metric",        "length", "ntk",    "split",    "n",        "mean",
+      "sd",      "low",  "high",          "level",  "method", "seeds",    "diverged", "diverged_seeds",
       "missing", "jobs", "diverged_jobs", "note",   "phase",  "standing", "rate_low", "rate_high",
       "tries"};
   std::vector<Block> blocks = MakeBlocks(response.rows(), response.phases());

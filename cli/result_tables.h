@@ -19,6 +19,9 @@ bool KeepMeasured(v1::CompareArmsResponse* response);
 // "lssar p=3": the variant speaks for itself, other axes need their names.
 std::string ArmLabel(const std::string& arm_json);
 
+// "selection split"; the name of a task, which stands in the place of a split, as it is.
+std::string SplitText(const std::string& split);
+
 Report TableReport(const v1::GetTableResponse& response);
 Report ComparisonReport(const v1::CompareArmsResponse& response);
 

@@ -56,7 +56,12 @@ absl::Status CheckData(const v1::SweepSpec& spec, const v1::ProbeSpec& probe, co
   if (made && (task.text || task.splits)) {
     return Refuse(absl::StrCat("task ", probe.task(), " needs a model of text, and data of format mqar is none"));
   }
-  if (!task.text || spec.executor() == v1::EXECUTOR_NOOP) return absl::OkStatus();
+  if (spec.executor() == v1::EXECUTOR_NOOP) return absl::OkStatus();
+  if (!made && task.name == "mqar") {
+    return Refuse(
+        "task mqar needs a model that was trained on data: {format: mqar}: to one of text its tokens mean nothing");
+  }
+  if (!task.text) return absl::OkStatus();
   const bool shards = spec.data().format() == v1::DataRef::TOKEN_SHARDS;
   if (shards && probe.tokenizer().empty()) {
     return Refuse(absl::StrCat("task ", probe.task(),
@@ -181,7 +186,8 @@ absl::Status CheckTasks(const v1::SweepSpec& spec, const SweepPlaces& places) {
   return absl::OkStatus();
 }
 
-absl::Status CheckTaskFits(const v1::DataRef& data, const std::string& task, const ConfigView& measured, int64_t tokens) {
+absl::Status CheckTaskFits(const v1::DataRef& data, const std::string& task, const ConfigView& measured,
+                           int64_t tokens) {
   if (task == "mqar") {
     const bool own = measured.Has("eval.mqar.pairs");
     return WithContext(CheckMqar(measured.Integer("data.mqar.vocabulary"),
@@ -193,8 +199,8 @@ absl::Status CheckTaskFits(const v1::DataRef& data, const std::string& task, con
   const bool full = measured.Text("eval.passkey.prompt") == "full";
   const int64_t depths = measured.Integer("eval.passkey.depths"), least = LeastPasskeyLength(full, depths);
   if (tokens >= least) return absl::OkStatus();
-  return Refuse(absl::StrCat("task passkey at ", tokens, " tokens: the ", full ? "full" : "short", " prompt with ", depths,
-                             " depths and the answer take at least ", least, " bytes; measure longer lengths, ",
+  return Refuse(absl::StrCat("task passkey at ", tokens, " tokens: the ", full ? "full" : "short", " prompt with ",
+                             depths, " depths and the answer take at least ", least, " bytes; measure longer lengths, ",
                              full ? "or set eval.passkey.prompt: short" : "or lower eval.passkey.depths"));
 }
 

@@ -39,7 +39,7 @@ evaluate:
   lengths: [1x, 2x]
   tasks:
     - {task: passkey, eval.passkey.prompt: short}
-    - {task: mqar, lengths: [1x, 16x], eval.mqar.sequences: 32}
+    - {task: passkey, name: far, lengths: [1x, 16x], eval.passkey.prompt: short, eval.passkey.trials: 32}
     - {task: attention, lengths: [4x]}
     - {task: attention_map, name: psalm, path: psalm.txt}
     - {task: multiple_choice, name: arc_easy, path: arc.jsonl}
@@ -59,8 +59,8 @@ TEST(Tasks, EachArmSeedLengthAndNtkCellIsOneEvaluationOfTheSharedStage) {
   // NTK cells that are the same by construction are there once: 1x, and inputs with lengths of their own.
   EXPECT_THAT(cells,
               ElementsAre("loss selection 256", "loss selection 512", "loss selection 512 ntk", "passkey passkey 256",
-                          "passkey passkey 512", "passkey passkey 512 ntk", "mqar mqar 256", "mqar mqar 4096",
-                          "mqar mqar 4096 ntk", "attention selection 1024", "attention selection 1024 ntk",
+                          "passkey passkey 512", "passkey passkey 512 ntk", "passkey far 256", "passkey far 4096",
+                          "passkey far 4096 ntk", "attention selection 1024", "attention selection 1024 ntk",
                           "attention_map psalm 256", "multiple_choice arc_easy 256", "summaries summaries 256"));
   EXPECT_EQ(plan.evaluations.size(), 4 * cells.size());
   const PlannedEvaluation& choice = plan.evaluations[plan.points[0].evaluations[12]];
@@ -77,12 +77,16 @@ TEST(Tasks, GoldenKeys) {
   const Plan plan = PlanOf(spec);
   const auto key = [&](int i) { return plan.evaluations[plan.points[0].evaluations[i]].key; };
   const std::string& state = plan.stages[0].key;
-  EXPECT_EQ(key(5), Sha256Hex(R"({"eval":{"eval.ntk":"dynamic","eval.passkey.prompt":"short","eval.task":"passkey"},"length":512,"split":"passkey",)"
-                              R"("state":")" +
-                              state + R"(","what":"evaluation"})"));
-  EXPECT_EQ(key(6), Sha256Hex(R"({"eval":{"eval.mqar.sequences":32,"eval.task":"mqar"},"length":256,"split":"mqar",)"
-                              R"("state":")" +
-                              state + R"(","what":"evaluation"})"));
+  EXPECT_EQ(
+      key(5),
+      Sha256Hex(
+          R"({"eval":{"eval.ntk":"dynamic","eval.passkey.prompt":"short","eval.task":"passkey"},"length":512,"split":"passkey",)"
+          R"("state":")" +
+          state + R"(","what":"evaluation"})"));
+  EXPECT_EQ(key(6),
+            Sha256Hex(R"({"eval":{"eval.passkey.prompt":"short","eval.passkey.trials":32,"eval.task":"passkey"},)"
+                      R"("length":256,"split":"far","state":")" +
+                      state + R"(","what":"evaluation"})"));
   EXPECT_EQ(key(11), Sha256Hex(R"({"eval":{"eval.task":"attention_map"},"files":[")" + std::string(64, 'b') +
                                R"("],"length":256,"split":"psalm","state":")" + state + R"(","what":"evaluation"})"));
   const v1::SweepSpec shards = [] {
@@ -108,7 +112,7 @@ TEST(Tasks, GoldenKeys) {
 TEST(Tasks, WhatIsAskedBesideALossChangesNoKeyOfTheLoss) {
   const std::string base = "settings: {train.steps: 100}\nseeds: 1\n";
   const auto plain = Keys(PlanOf(Spec(base)));
-  const auto more = Keys(PlanOf(Hashed(base + "evaluate: {tasks: [{task: passkey, lengths: [2x]}, mqar, attention]}\n")));
+  const auto more = Keys(PlanOf(Hashed(base + "evaluate: {tasks: [{task: passkey, lengths: [2x]}, attention]}\n")));
   EXPECT_THAT(plain, ::testing::IsSubsetOf(more));
   // Options of tasks among the arms' settings act in their tasks alone.
   const Plan options = PlanOf(Hashed(
@@ -147,7 +151,7 @@ TEST(Tasks, SummaryCountsThem) {
   EXPECT_EQ(summary.evaluation_tokens(), 4 * expected);
   EXPECT_THAT(
       summary.notes(),
-      ElementsAre("task passkey at 1x, 2x: 12 evaluations", "task mqar at 1x, 16x: 12 evaluations",
+      ElementsAre("task passkey at 1x, 2x: 12 evaluations", "task passkey (far) at 1x, 16x: 12 evaluations",
                   "task attention at 4x on selection: 8 evaluations", "task attention_map (psalm): 4 evaluations",
                   "task multiple_choice (arc_easy): 4 evaluations", "task summaries: 4 evaluations"));
 }
@@ -212,8 +216,8 @@ TEST(Tasks, MadeDataRefusesWhatNeedsAText) {
     EXPECT_FALSE(ParseSweepFile(std::string("data: ") + data, "f.yaml").ok()) << data;
   }
   EXPECT_THAT(Refusal("settings: {data.mqar.pairs: 4}"), HasSubstr("acts with data: {format: mqar} alone"));
-  // A model of text may be asked, if its tokens suffice.
-  EXPECT_TRUE(MakePlan(Spec("evaluate: {tasks: [mqar]}")).ok());
+  EXPECT_THAT(Refusal("evaluate: {tasks: [mqar]}"),
+              HasSubstr("f.yaml:2:20: task mqar needs a model that was trained on"));
 }
 
 TEST(Tasks, RefusalsHaveTheirPlace) {
@@ -269,8 +273,9 @@ TEST(Tasks, RefusalsHaveTheirPlace) {
 }
 
 TEST(Tasks, OfASweepWithClaims) {
-  const Plan plan =
-      PlanOf(Hashed(Replaced(kSealed, "select:\n", "select:\nevaluate: {lengths: [1x], tasks: [{task: passkey, lengths: [1x], eval.passkey.prompt: short}]}\n")));
+  const Plan plan = PlanOf(Hashed(Replaced(
+      kSealed, "select:\n",
+      "select:\nevaluate: {lengths: [1x], tasks: [{task: passkey, lengths: [1x], eval.passkey.prompt: short}]}\n")));
   CheckInvariants(plan);
   for (const Point& point : plan.points) {
     int tasks = 0;

@@ -38,7 +38,7 @@ std::string NameOf(const std::string& kind, const View& view) {
 }
 std::string TextOf(const View& view) {
   const std::string phase = PhaseText(view.phase);
-  return absl::StrCat(view.split, " split", phase.empty() ? "" : absl::StrCat(", ", phase, " seeds"),
+  return absl::StrCat(SplitText(view.split), phase.empty() ? "" : absl::StrCat(", ", phase, " seeds"),
                       view.ntk ? ", NTK on" : ", NTK off");
 }
 

@@ -111,6 +111,19 @@ std::vector<Figure> PasskeyMaps(const std::vector<v1::ConfidenceRow>& rows) {
     map->seeds = std::max<int64_t>(map->seeds, row.n());
     if (row.has_mean()) map->cells[{row.arm_json(), row.length(), bin}] = row.mean();
   }
+  // Where NTK does not act, the numbers without it are those with it, and measured once.
+  for (Map& on : maps) {
+    if (!on.ntk) continue;
+    const std::set<int64_t> acting = on.lengths;
+    for (const Map& off : maps) {
+      if (off.ntk || off.split != on.split || off.phase != on.phase || off.bins != on.bins) continue;
+      for (const auto& [cell, mean] : off.cells) {
+        if (acting.contains(std::get<1>(cell))) continue;
+        on.cells.emplace(cell, mean);
+        on.lengths.insert(std::get<1>(cell));
+      }
+    }
+  }
   std::vector<Figure> figures;
   for (const Map& map : maps) figures.push_back(Draw(map));
   return figures;

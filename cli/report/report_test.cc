@@ -91,6 +91,18 @@ TEST(Figures, APasskeyMapShowsEveryLengthAndDepthOfEachArm) {
   EXPECT_EQ(Count(figures[0].svg, "<line "), 1);  // crossed out
   EXPECT_THAT(figures[0].svg, HasSubstr("lssar p=15"));
   EXPECT_TRUE(PasskeyMaps({Row(kSoftmax, 128, 2)}).empty());
+  // With NTK on the training length is the same number.
+  const size_t off = rows.size();
+  for (size_t i = 0; i < off; ++i) {
+    if (rows[i].length() == 128) continue;
+    v1::ConfidenceRow on = rows[i];
+    on.set_ntk(true);
+    rows.push_back(on);
+  }
+  const auto both = PasskeyMaps(rows);
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[1].name, "passkey-map-passkey-ntk-4");
+  EXPECT_EQ(Count(both[1].svg, ">128</text>"), 2);
 }
 
 TEST(Figures, WhatTasksMeasureHasAFigureOfItsOwnName) {
