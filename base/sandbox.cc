@@ -30,6 +30,8 @@ constexpr uint64_t kExecute = 1 << 0, kWriteFile = 1 << 1, kReadFile = 1 << 2, k
 constexpr uint64_t kReading = kReadFile | kReadDir | kExecute;
 constexpr uint64_t kRightsOfVersion1 = (1 << 13) - 1;
 constexpr uint64_t kRefer = 1 << 13, kTruncate = 1 << 14, kIoctlDevice = 1 << 15;
+// No links, devices, sockets or named pipes: whoever finds one in the child's folder would follow it.
+constexpr uint64_t kMakeOther = 1 << 6 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12;
 constexpr uint64_t kRightsOnFiles = kExecute | kWriteFile | kReadFile | kTruncate | kIoctlDevice;
 constexpr uint64_t kBindTcp = 1 << 0, kConnectTcp = 1 << 1;
 constexpr uint64_t kScopeAbstractSockets = 1 << 0, kScopeSignals = 1 << 1;
@@ -193,7 +195,7 @@ absl::StatusOr<std::shared_ptr<const Sandbox>> Sandbox::Prepare(const SandboxOpt
   const size_t size = version >= 6 ? sizeof(attributes) : version >= 4 ? 16 : 8;
   sandbox->ruleset_ = static_cast<int>(::syscall(SYS_landlock_create_ruleset, &attributes, size, 0u));
   if (sandbox->ruleset_ < 0) return FileError("cannot restrict", "the files of a child", errno);
-  for (const auto& [paths, rights] : {std::pair(&options.readable, kReading), {&options.writable, attributes.fs}}) {
+  for (const auto& [paths, rights] : {std::pair(&options.readable, kReading), {&options.writable, attributes.fs & ~kMakeOther}}) {
     for (const std::string& path : *paths) {
       if (path.empty()) continue;
       if (const int error = Allow(sandbox->ruleset_, path.c_str(), rights); error != 0)

@@ -4,6 +4,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
+#include "base/paths.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "cli/commands.h"
@@ -20,12 +21,6 @@ absl::StatusOr<v1::Job> FetchJob(Client* client, const std::string& job_id) {
   request.set_job_id(job_id);
   ABLATE_ASSIGN_OR_RETURN(const v1::GetJobResponse response, client->Call(&v1::Jobs::Stub::GetJob, request));
   return response.job();
-}
-
-// The server has checked names; this machine is ours, and the server may be somebody else's.
-absl::Status CheckName(const std::string& name) {
-  if (!name.empty() && name[0] != '.' && name.find_first_of("/\\") == std::string::npos) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat("a made file is named \"", name, "\", which is no name of a file"));
 }
 
 }  // namespace
@@ -55,7 +50,8 @@ absl::StatusOr<int> RunJobArtifacts(const Invocation& invocation) {
   for (const v1::ResultArtifact& made : job.artifacts()) {
     std::string path;
     if (!folder.empty()) {
-      ABLATE_RETURN_IF_ERROR(CheckName(made.name()));
+      // The server has checked it; this machine is ours, and the server may be somebody else's.
+      ABLATE_RETURN_IF_ERROR(CheckFileName("a made file", made.name()));
       ABLATE_ASSIGN_OR_RETURN(const std::string bytes,
                               connection->client().Download(made.artifact().sha256(), kLargestMade));
       path = JoinPath(folder, made.name());

@@ -15,6 +15,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/paths.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "worker/failure_kind.h"
@@ -251,6 +252,9 @@ v1::AttemptReport TrainerExecutor::RunEvaluation(const v1::EvaluationTask& task,
 v1::AttemptReport TrainerExecutor::UploadMade(const v1::TaskResult& result, const std::string& dir,
                                               const StopSignal& stop) {
   for (const v1::ResultArtifact& made : result.artifacts()) {
+    // What a trainer says leads to no file but one in its folder.
+    if (const absl::Status status = CheckFileName("a made file", made.name()); !status.ok())
+      return Failed(v1::CODE_ERROR, std::string(status.message()));
     const std::string what = absl::StrCat("upload the made file ", made.name());
     const absl::StatusOr<ArtifactCache::Pin> pin = options_.cache->Adopt(JoinPath(dir, made.name()), made.artifact());
     if (!pin.ok()) return FailedTo(what, pin.status(), stop);

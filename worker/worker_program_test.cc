@@ -402,7 +402,7 @@ TEST_F(WorkerProgramTest, TrainersHaveTheFewestRights) {
   if (has_all) {
     // EACCES is 13, EPERM 1.
     const std::string bounded = rights({"--sandbox", "require"}, "bounded");
-    EXPECT_THAT(bounded, HasSubstr("inet=13 unix=13 read=13 elsewhere=13 own=0 "));
+    EXPECT_THAT(bounded, HasSubstr("inet=13 unix=13 read=13 elsewhere=13 own=0 link=13 "));
     EXPECT_THAT(bounded, HasSubstr("environ=13"));
     EXPECT_THAT(bounded, HasSubstr("memory=1 "));
     EXPECT_THAT(bounded, HasSubstr("token=no files=3 core=0"));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/paths.h"
 #include "base/strings.h"
 #include "base/version.h"
 #include "server/scheduler/scheduler.h"
@@ -239,9 +240,9 @@ std::string Scheduler::WhyResultIsBad(const Job& job, const v1::AttemptReport& r
   for (const v1::ResultArtifact& made : result.artifacts()) {
     const std::string& sha256 = made.artifact().sha256();
     // The name becomes that of a file on the machine of whoever fetches it.
-    const bool plain = !made.name().empty() && made.name().size() <= 100 && made.name()[0] != '.' &&
-                       made.name().find_first_of("/\\") == std::string::npos;
-    if (!plain || !names.insert(made.name()).second) return "a made file has no name of its own, or one with a path";
+    if (const absl::Status status = CheckFileName("a made file", made.name()); !status.ok())
+      return std::string(status.message());
+    if (!names.insert(made.name()).second) return absl::StrCat("two made files are named ", made.name());
     if (!IsSha256Hex(sha256)) return absl::StrCat("the made file ", made.name(), " has no SHA-256");
     if (!options_.has_artifact || options_.has_artifact(sha256)) continue;
     return absl::StrCat("the made file ", made.name(), " is not stored here: upload it before the result is reported");

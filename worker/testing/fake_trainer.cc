@@ -103,12 +103,13 @@ std::string Rights(const std::string& path, const std::string& own_dir) {
   const int inet = opened(::socket(AF_INET, SOCK_STREAM, 0)), local = opened(::socket(AF_UNIX, SOCK_STREAM, 0));
   const int read = opened(::open(path.c_str(), O_RDONLY)), elsewhere = opened(::open("/tmp/ablate-rights", O_WRONLY | O_CREAT, 0600));
   const int own = opened(::open(JoinPath(own_dir, "own").c_str(), O_WRONLY | O_CREAT, 0600));
+  const int link = ::symlink(path.c_str(), JoinPath(own_dir, "link").c_str()) == 0 ? 0 : errno;
   const int environment = opened(::open(absl::StrCat("/proc/", ::getppid(), "/environ").c_str(), O_RDONLY));
   // EFAULT where it may look; to trace the parent would stop it.
   char byte = 0;
   iovec here = {&byte, 1}, there = {reinterpret_cast<void*>(0x1000), 1};
   const int memory = ::process_vm_readv(::getppid(), &here, 1, &there, 1, 0) == 1 ? 0 : errno;
-  return absl::StrCat("inet=", inet, " unix=", local, " read=", read, " elsewhere=", elsewhere, " own=", own, " environ=", environment,
+  return absl::StrCat("inet=", inet, " unix=", local, " read=", read, " elsewhere=", elsewhere, " own=", own, " link=", link, " environ=", environment,
                       " memory=", memory, " token=", std::getenv("ABLATE_TOKEN") != nullptr ? "yes" : "no",
                       " files=", descriptors, " core=", core.rlim_cur);
 }
