@@ -1,7 +1,6 @@
 #include "worker/trainer/probes/choice_items.h"
 
 #include <optional>
-#include <regex>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -81,12 +80,19 @@ absl::StatusOr<ChoiceItem> Arc(const Json& item) {
 }
 
 // What the harness does to HellaSwag's WikiHow texts.
-std::string WithoutMarkup(std::string text) {
-  text = std::string(absl::StripAsciiWhitespace(text));
-  text = absl::StrReplaceAll(text, {{" [title]", ". "}});
-  static const auto& bracketed = *new std::regex("\\[[^\\]\\n]*\\]");
-  text = std::regex_replace(text, bracketed, "");
-  return absl::StrReplaceAll(text, {{"  ", " "}});
+std::string WithoutMarkup(std::string_view given) {
+  const std::string text = absl::StrReplaceAll(absl::StripAsciiWhitespace(ToAbsl(given)), {{" [title]", ". "}});
+  std::string plain;
+  for (size_t i = 0; i < text.size();) {
+    // "[...]" within a line; by hand, as std::regex takes a stack frame a character.
+    const size_t end = text[i] == '[' ? text.find_first_of("]\n", i) : std::string::npos;
+    if (end != std::string::npos && text[end] == ']') {
+      i = end + 1;
+    } else {
+      plain.push_back(text[i++]);
+    }
+  }
+  return absl::StrReplaceAll(plain, {{"  ", " "}});
 }
 
 absl::StatusOr<ChoiceItem> HellaSwag(const Json& item) {
@@ -106,7 +112,7 @@ absl::StatusOr<ChoiceItem> HellaSwag(const Json& item) {
     ABLATE_ASSIGN_OR_RETURN(const std::string activity, Text(item, "activity_label"));
     context = absl::StrCat(activity, ": ", context);
   }
-  result.context = WithoutMarkup(std::move(context));
+  result.context = WithoutMarkup(context);
   if (!item["endings"].is_array()) return Missing("endings", "a list of texts");
   for (const Json& ending : item["endings"]) {
     if (!ending.is_string()) return Missing("endings", "a list of texts");

@@ -47,6 +47,14 @@ TEST(ChoiceItems, OfEachDataSet) {
   EXPECT_EQ(items[4].context, "Some text.\nQuestion: Which?\nAnswer:");
   EXPECT_THAT(items[4].choices, ElementsAre("a", "b", "c", "d"));
   EXPECT_EQ(items[4].right, 3);
+  // However long what is left out is, or what is never closed.
+  const std::string many(300'000, 'x');
+  const auto swag = [](const std::string& context) {
+    return Items(R"({"ctx":")" + context + R"(","endings":["a [b] c","[d"],"label":1})")[0];
+  };
+  EXPECT_EQ(swag("a [" + many + "] b").context, "a b");
+  EXPECT_EQ(swag("a [" + many).context, "a [" + many);
+  EXPECT_THAT(swag("a").choices, ElementsAre("a c", "[d"));
   // PIQA as it is distributed: labels apart; SciQ as it is: one array.
   const std::string piqa = R"({"goal":"g","sol1":"s","sol2":"t"})";
   const auto labelled = Items(piqa + "\n" + piqa + "\n", "1\n0\n");
