@@ -151,7 +151,7 @@ absl::StatusOr<bool> RunAttentionMap(const ProbeContext& context, v1::TaskResult
   map.tokens = tokenizer->Encode(std::string_view(text).substr(0, kMapTextBytes));
   if (map.tokens.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("task attention_map: ", context.file_paths.front(), " is empty; name a text"));
+        absl::StrCat("task attention_map: ", context.task.files(0).path(), " is empty; name a text"));
   }
   const int64_t longest =
       model.position == PositionKind::kLearned ? model.train_length : kMaxLengthMultiple * model.train_length;

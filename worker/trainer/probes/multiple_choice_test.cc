@@ -133,12 +133,19 @@ TEST_F(MultipleChoiceTest, AccIsBySumAndAccNormByCharacter) {
   // Costs: a space 1, a 1, b 2, c 4. " aaaa": 5 in 4 characters (1.25 a character); " b": 3 in 1 (3); " cc": 9 in 2
   // (4.5).
   const auto cost = [](char c) { return c == 'c' ? 4.0f : c == 'b' ? 2.0f : 1.0f; };
-  const std::vector<ChoiceItem> items = {
-      {"Q:", {"aaaa", "b"}, 1},        // by sum b (3 < 5), by character aaaa: acc 1, acc_norm 0
-      {"Q:", {"aaaa", "b"}, 0},        // acc 0, acc_norm 1
-      {"Q:", {"b", "aaaa", "cc"}, 2},  // neither
-      {"Q:", {"b", "b"}, 0},           // of equal ones the first: both
-  };
+  // The contexts do not count.
+  const std::vector<ChoiceItem> items = Items(
+      // by sum b (3 < 5), by character aaaa: acc 1, acc_norm 0
+      R"({"goal":"Q","sol1":"aaaa","sol2":"b","label":1})"
+      "\n"
+      // acc 0, acc_norm 1
+      R"({"goal":"Q","sol1":"aaaa","sol2":"b","label":0})"
+      "\n"
+      // neither
+      R"({"question":"Q","choices":{"text":["b","aaaa","cc"],"label":["A","B","C"]},"answerKey":"C"})"
+      "\n"
+      // of equal ones the first: both
+      R"({"ctx":"Q","endings":["b","b"],"label":"0"})");
   const v1::TaskResult result = Score(items, cost);
   EXPECT_EQ(Metric(result, "acc"), 2.0 / 4);
   EXPECT_EQ(Metric(result, "acc_norm"), 2.0 / 4);
