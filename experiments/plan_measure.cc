@@ -7,12 +7,26 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "experiments/attention_config.h"
+#include "experiments/attention_map.h"
 #include "experiments/axes.h"
 #include "experiments/metrics.h"
 #include "experiments/plan_check.h"
 #include "experiments/planner.h"
 
 namespace ablate {
+namespace {
+
+// Tokens of the longest text that a measurement at `tokens` may be of: what acts above a length does up to here. Of an
+// attention map the length is train.length, whatever its text (worker/trainer/probes/attention.cc); other tasks cut
+// theirs to it.
+int64_t LongestText(const std::string& task, const ConfigView& trained, int64_t tokens) {
+  if (task != "attention_map") return tokens;
+  const int64_t length = trained.Integer("train.length");
+  const int64_t longest = trained.Text("model.position") == "learned" ? length : kLongestEvaluation * length;
+  return std::min<int64_t>(kLongestAttentionMap, longest);
+}
+
+}  // namespace
 
 int Planner::InternMeasurement(Measurement measurement) {
   const auto hashes = [&](const char* name, const google::protobuf::RepeatedPtrField<v1::DataFile>& files) {
@@ -162,15 +176,17 @@ absl::Status Planner::Measure(int arm, const v1::Configuration& eval, const std:
     measurement.split = cell.split;
     measurement.ntk = cell.ntk && rope && tokens > trained.length;
     measurement.eval_config = of_task->second;
+    const int64_t longest =
+        LongestText(cell.probe < 0 ? "loss" : spec_.evaluate().probes(cell.probe).task(), training, tokens);
     for (const v1::Setting& setting : of_task->second.settings()) {
-      if (setting.axis() == "eval.attention.window" && setting.value().number() >= static_cast<double>(tokens)) {
+      if (setting.axis() == "eval.attention.window" && setting.value().number() >= static_cast<double>(longest)) {
         DropSetting(setting.axis(), &measurement.eval_config);
         break;
       }
     }
     const int64_t window = ConfigView({}, measurement.eval_config).Integer("eval.attention.window");
     const bool windowed = window > 0;
-    if (tokens <= trained.length || (windowed && window <= trained.length)) {
+    if (longest <= trained.length || (windowed && window <= trained.length)) {
       DropSetting("eval.attention.scale_clamp", &measurement.eval_config);
       DropSetting("eval.attention.sharpen_clamp", &measurement.eval_config);
     }

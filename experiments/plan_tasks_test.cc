@@ -137,6 +137,35 @@ TEST(Tasks, OverridesAtEvaluationActInTasksToo) {
                           R"({"eval.passkey.prompt":"short","eval.task":"passkey"})", R"({"eval.task":"passkey"})"));
 }
 
+// Its text may be longer than train.length, at which it is planned: 512 tokens, or 16 T.
+TEST(Tasks, OverridesActUpToTheLongestTextOfAnAttentionMap) {
+  const auto settings = [](const std::string& training, const std::string& override) {
+    const Plan plan = PlanOf(
+        Hashed("settings: {train.steps: 100, " + training + "}\nseeds: 1\narms: [{" + override +
+               "}]\nevaluate: {lengths: [1x], tasks: [{task: attention_map, path: a}, {task: summaries, path: b}]}"));
+    EXPECT_EQ(plan.evaluations.size(), 3u);
+    if (plan.evaluations.size() != 3) return std::string();
+    EXPECT_EQ(ToJson(plan.evaluations[0].eval_config), "{}");
+    EXPECT_EQ(ToJson(plan.evaluations[2].eval_config), R"({"eval.task":"summaries"})");  // cut to train.length
+    EXPECT_EQ(plan.evaluations[1].length_tokens, ConfigView(plan.stages[0].config).Integer("train.length"));
+    return ToJson(plan.evaluations[1].eval_config);
+  };
+  const std::string ssmax = "attention.variant: ssmax, ", sharpened = "attention.variant: softmax_sharpened, ",
+                    none = R"({"eval.task":"attention_map"})";
+  EXPECT_EQ(settings("train.length: 256", "eval.attention.window: 256"),
+            R"({"eval.attention.window":256,"eval.task":"attention_map"})");
+  EXPECT_EQ(settings("train.length: 256", "eval.attention.window: 511"),
+            R"({"eval.attention.window":511,"eval.task":"attention_map"})");
+  EXPECT_EQ(settings("train.length: 256", ssmax + "eval.attention.scale_clamp: true"),
+            R"({"eval.attention.scale_clamp":true,"eval.task":"attention_map"})");
+  EXPECT_EQ(settings("train.length: 256", sharpened + "eval.attention.sharpen_clamp: true"),
+            R"({"eval.attention.sharpen_clamp":true,"eval.task":"attention_map"})");
+  EXPECT_EQ(settings("train.length: 256", "eval.attention.window: 512"), none);
+  EXPECT_EQ(settings("train.length: 16", "eval.attention.window: 256"), none);
+  EXPECT_EQ(settings("train.length: 512", ssmax + "eval.attention.scale_clamp: true"), none);
+  EXPECT_EQ(settings("train.length: 256, model.position: learned", ssmax + "eval.attention.scale_clamp: true"), none);
+}
+
 TEST(Tasks, SummaryCountsThem) {
   v1::SweepSpec spec = Hashed(kTasks);
   spec.mutable_evaluate()->mutable_probes(4)->mutable_files(0)->set_bytes(1000);
