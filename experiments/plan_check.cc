@@ -24,6 +24,13 @@ absl::Status CheckSettings(const v1::Configuration& config) {
   return absl::OkStatus();
 }
 
+// Of a switch at the end without steps: what shapes steps alone would give another arm's numbers a second name. The
+// precision and the pairs of task mqar act at evaluation too.
+bool NeedsSteps(const std::string& axis) {
+  const bool of_steps = axis.compare(0, 6, "train.") == 0 || axis.compare(0, 5, "data.") == 0;
+  return of_steps && axis != "train.precision" && axis != "data.mqar.pairs";
+}
+
 }  // namespace
 
 absl::Status CheckSpec(const v1::SweepSpec& spec) {
@@ -113,6 +120,9 @@ absl::Status CheckArm(const v1::SweepSpec& spec, const v1::ArmSpec& arm) {
       if (shape || axis == "train.steps" || axis == "train.length" || axis == "data.mqar.vocabulary" ||
           axis.compare(0, 5, "eval.") == 0) {
         return Refuse(axis + " cannot be switched during training");
+      }
+      if (change.at_end() && change.extra_steps() == 0 && NeedsSteps(axis)) {
+        return Refuse("switch at: end: " + axis + " cannot act without steps: name `steps`");
       }
     }
   }

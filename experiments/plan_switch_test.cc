@@ -98,6 +98,23 @@ TEST(Plan, SwitchesAtTheEndGoOnFromTheSharedTraining) {
   }
 }
 
+TEST(Plan, WhatShapesStepsIsNotSwitchedWhereNoneFollow) {
+  const auto refused = [](const std::string& change) {
+    return Refusal("seeds: 1\narms:\n  - {attention.variant: softmax, switch: [{at: end, " + change + "}]}");
+  };
+  for (const std::string change : {"train.learning_rate: 1e-5", "train.schedule: constant", "data.mixture: 0.5",
+                                   "steps: 0, train.batch: 4", "attention.variant: ssmax, train.clip: 0"}) {
+    EXPECT_THAT(refused(change), HasSubstr("cannot act without steps: name `steps`")) << change;
+  }
+  EXPECT_THAT(refused("train.clip: 0"), HasSubstr("f.yaml:4:5: switch at: end: train.clip cannot act"));
+  const auto plans = [](const std::string& change) {
+    return MakePlan(Spec("requires: {device: cuda}\nseeds: 1\narms: [{switch: [" + change + "]}]")).status();
+  };
+  EXPECT_TRUE(plans("{at: end, steps: 5, train.learning_rate: 1e-5}").ok());
+  EXPECT_TRUE(plans("{at_step: 5, train.learning_rate: 1e-5}, {at: end, attention.variant: ssmax}").ok());
+  EXPECT_TRUE(plans("{at: end, train.precision: bf16}").ok()) << "evaluations have a precision too";
+}
+
 TEST(Plan, AGivenInitialValueOfSStays) {
   const auto init = [](const std::string& arm) {
     const Plan plan = PlanOf("settings: {train.length: 128}\nseeds: 1\narms: [" + arm + "]");
