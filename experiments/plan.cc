@@ -154,6 +154,9 @@ absl::Status Planner::AddArm(int spec_arm, const v1::ArmSpec& arm, const v1::Con
   AppendSettings(arm.settings(), &named.values);
   AppendSettings(axes, &named.values);
   for (const v1::SwitchSpec& change : arm.switches()) {
+    if (change.settings().settings().empty()) {
+      AppendSetting("train.steps@end", NumberValue(static_cast<double>(change.extra_steps())), &named.values);
+    }
     for (const v1::Setting& setting : change.settings().settings()) {
       AppendSetting(absl::StrCat(setting.axis(), "@", SwitchText(change)), setting.value(), &named.values);
     }

@@ -103,7 +103,8 @@ absl::Status CheckArm(const v1::SweepSpec& spec, const v1::ArmSpec& arm) {
   }
   int64_t before = 0;
   for (const v1::SwitchSpec& change : arm.switches()) {
-    if (change.settings().settings().empty()) return Refuse("a switch changes nothing");
+    // Further steps alone are the control of those with other settings.
+    if (change.settings().settings().empty() && change.extra_steps() == 0) return Refuse("a switch changes nothing");
     const bool last = &change == &arm.switches(arm.switches_size() - 1);
     if (change.at_end() ? !last || change.at_step() != 0 : change.at_step() <= before) {
       return Refuse("the switches of an arm must be in the order of their steps, above 0");

@@ -115,6 +115,40 @@ TEST(Plan, WhatShapesStepsIsNotSwitchedWhereNoneFollow) {
   EXPECT_TRUE(plans("{at: end, train.precision: bf16}").ok()) << "evaluations have a precision too";
 }
 
+TEST(Plan, GoingOnAsBeforeIsTheControlOfAShortContinuation) {
+  const v1::SweepSpec spec = Spec(
+      "settings: {train.steps: 100, attention.variant: softmax}\nseeds: 1\nevaluate: {lengths: [1x]}\narms:\n"
+      "  - {}\n  - {switch: [{at: end, steps: 30}]}\n  - {switch: [{at: end, steps: 30, attention.variant: ssmax}]}\n"
+      "  - {switch: [{at_step: 60, attention.variant: ssmax}, {at: end, steps: 30}]}\n"
+      "  - {switch: [{at: end, steps: 5}]}");
+  const Plan plan = PlanOf(spec);
+  CheckInvariants(plan);
+  std::vector<std::string> labels;
+  for (const Arm& arm : plan.arms) labels.push_back(arm.label);
+  EXPECT_THAT(labels, ElementsAre("default", "steps@end=30", "variant@end+30=ssmax", "variant@60=ssmax steps@end=30",
+                                  "steps@end=5"));
+  EXPECT_EQ(plan.arms[1].json, R"({"train.steps@end":30})");
+  const PlannedStage& control = plan.stages[plan.points[1].stage];
+  EXPECT_EQ(control.to_step, 130);
+  EXPECT_EQ(plan.stages[plan.points[3].stage].to_step, 130);
+  // Permanent: the same settings, further.
+  EXPECT_EQ(control.key, Sha256Hex(R"({"data":{"format":"text","sha256":")" + std::string(64, 'a') +
+                                   R"("},"device":"any","executor":"trainer","numerics":1,"seed":0,"segments":[[)"
+                                   R"({"train.steps":100},0,130]],"what":"state"})"));
+  EXPECT_EQ(ToJson(control.config), R"({"train.steps":100})");
+  EXPECT_EQ(Summarize(spec, plan).steps(), 100 + 5 + 25 + 30 + 40 + 30);  // 40: from step 60 on, with ssmax
+  for (size_t i = 0; i < plan.arms.size(); ++i) {
+    const auto found = FindBaseline(spec.settings(), plan.arms, plan.arms[i].values);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(*found, static_cast<int>(i));
+  }
+  EXPECT_THAT(Refusal("seeds: 1\narms: [{switch: [{at: end, steps: 5}]}, {switch: [{at: end, steps: 5}]}]"),
+              HasSubstr("steps@end=5 are the same configuration"));
+  v1::SweepSpec nothing = spec;
+  nothing.mutable_arms(1)->mutable_switches(0)->clear_extra_steps();
+  EXPECT_FALSE(MakePlan(nothing).ok());
+}
+
 TEST(Plan, AGivenInitialValueOfSStays) {
   const auto init = [](const std::string& arm) {
     const Plan plan = PlanOf("settings: {train.length: 128}\nseeds: 1\narms: [" + arm + "]");

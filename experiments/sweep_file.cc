@@ -191,7 +191,10 @@ absl::StatusOr<std::vector<v1::SwitchSpec>> Reader::ReadSwitches(const YamlNode&
     if (steps != nullptr && !change.at_end()) {
       return Error(*steps, "steps are those after the end, of at: end; a switch at a step lasts to train.steps");
     }
-    if (settings.items.empty()) return Error(entry, "the switch changes nothing");
+    if (settings.items.empty() && change.extra_steps() == 0) {
+      return Error(entry, change.at_end() ? "the switch changes nothing: name settings, or steps to go on as before"
+                                          : "the switch changes nothing");
+    }
     if (!switches.empty() &&
         (switches.back().at_end() || (!change.at_end() && change.at_step() <= switches.back().at_step()))) {
       return Error(entry, "expected switches in the order of their steps");

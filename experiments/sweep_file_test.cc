@@ -146,6 +146,8 @@ TEST(SweepFile, ErrorsSayWhereAndWhat) {
       {"arms: [{attention.variant: softmaxx}]", "dir/file.yaml:2:28: ", "did you mean \"softmax\"?"},
       {"arms: [{switch: [{attention.variant: ssmax}]}]", "dir/file.yaml:2:18: ", "no at_step"},
       {"arms: [{switch: [{at_step: 5}]}]", "dir/file.yaml:2:18: ", "changes nothing"},
+      {"arms: [{switch: [{at: end}]}]", "dir/file.yaml:2:18: ", "name settings, or steps to go on as before"},
+      {"arms: [{switch: [{at: end, steps: 0}]}]", "dir/file.yaml:2:18: ", "changes nothing"},
       {"arms: [{switch: [{at_step: 5, attention.p: 2}, {at_step: 5, attention.p: 3}]}]",
        "dir/file.yaml:2:48: ", "order of their steps"},
       {"exclude: [{}]", "dir/file.yaml:2:11: ", "every arm"},
