@@ -77,7 +77,7 @@ struct Overlap {
 std::vector<Overlap> Overlaps(const v1::SweepSpec& sealed_spec, const Plan& sealed, const v1::SweepSpec& other_spec,
                               const Plan& other);
 
-// Whether the new file only adds to the old one: seeds, arms, lengths, splits. Both plans are of the same tuning
+// Whether the new file only adds to the old one: seeds, arms, lengths, splits, tasks. Both plans are of the same tuning
 // results. InvalidArgument: something is missing or changed, one line each; FailedPrecondition: it would change what is
 // sealed or declared (claims, selection, tuning, S1 or S2, candidates, fixed arms), or add arms that were never tuned.
 absl::Status CheckExtends(const v1::SweepSpec& old_spec, const Plan& old_plan, const v1::SweepSpec& new_spec,

@@ -346,7 +346,7 @@ absl::Status Extends(const std::string& before, const std::string& after) {
   return CheckExtends(old_spec, PlanOf(old_spec), new_spec, PlanOf(new_spec));
 }
 
-TEST(Extends, PlainSweepsTakeSeedsArmsLengthsAndSplits) {
+TEST(Extends, PlainSweepsTakeSeedsArmsLengthsSplitsAndTasks) {
   const std::string plain =
       "name: s\narms:\n  - {attention.variant: softmax}\n  - {attention.variant: lssa}\nseeds: 2\n"
       "evaluate: {lengths: [1x, 2x]}\n";
@@ -356,6 +356,11 @@ TEST(Extends, PlainSweepsTakeSeedsArmsLengthsAndSplits) {
   EXPECT_TRUE(with("variant: lssa}", "variant: [ssmax, lssa]}").ok());
   EXPECT_TRUE(with("1x, 2x", "1x, 2x, 4x").ok());
   EXPECT_TRUE(with("1x, 2x]", "1x, 2x], splits: [selection, confirmation]").ok());
+  const std::string tasks = Replaced(plain, "1x, 2x]", "1x, 2x], tasks: [{task: passkey, lengths: [2x]}]");
+  EXPECT_TRUE(Extends(plain, tasks).ok());
+  EXPECT_THAT(std::string(Extends(tasks, plain).message()),
+              HasSubstr("adding seeds, arms, lengths, splits or tasks; this file changes it:\narm variant=softmax: its "
+                        "evaluation at 512 tokens on passkey is missing or changed"));
   EXPECT_TRUE(with("name: s", "name: s\ndescription: better said").ok());
   EXPECT_TRUE(with("name: s", "name: s\nsettings: {train.steps: 600}").ok()) << "the default, said aloud";
   const std::pair<std::pair<const char*, const char*>, const char*> refused[] = {

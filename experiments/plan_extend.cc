@@ -205,7 +205,7 @@ absl::Status CheckExtends(const v1::SweepSpec& old_spec, const Plan& old_plan, c
   const Differences missing = Missing(old_spec, old_plan, new_spec, new_plan);
   if (missing.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("a sweep is extended by adding seeds, arms, lengths or splits; this file changes it:\n",
+      absl::StrCat("a sweep is extended by adding seeds, arms, lengths, splits or tasks; this file changes it:\n",
                    missing.Text(), "\nGive the file another name to make it a new sweep."));
 }
 
