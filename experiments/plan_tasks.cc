@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
@@ -27,6 +28,13 @@ absl::Status CheckName(const v1::ProbeSpec& probe) {
     return Refuse(
         absl::StrCat("expected a name of at most 100 letters, digits, '.', '_' and '-' for the task, found \"",
                      name.substr(0, 100), "\""));
+  }
+  // "-x" reads as a flag, and ".x" hides as a file.
+  if (std::string_view("._-").find(name.front()) != std::string_view::npos) {
+    return Refuse(absl::StrCat("a task's name begins with a letter or digit, found \"", name, "\""));
+  }
+  if (name != probe.task() && (name == "loss" || FindEvalTask(name) != nullptr)) {
+    return Refuse(absl::StrCat("task ", probe.task(), " cannot be named ", name, ", as another task is"));
   }
   for (const char* taken : {"selection", "confirmation", "train"}) {
     if (name == taken) return Refuse(absl::StrCat("a task cannot be named ", taken, ", as splits of the data are"));

@@ -279,6 +279,16 @@ TEST(Tasks, RefusalsHaveTheirPlace) {
   EXPECT_THAT(refused("attention, {task: attention, lengths: [16x]}"), HasSubstr("are named selection"));
   EXPECT_THAT(refused("{task: passkey, name: confirmation}"), HasSubstr("cannot be named confirmation"));
   EXPECT_THAT(refused("{task: passkey, name: a b}"), HasSubstr("expected a name"));
+  for (const std::string name : {"-a", ".a", "_a", "-"}) {
+    EXPECT_THAT(refused("{task: passkey, name: " + (name == "-" ? "\"-\"" : name) + "}"),
+                HasSubstr("a task's name begins with a letter or digit, found \"" + name + "\""));
+  }
+  EXPECT_THAT(refused("{task: passkey, name: mqar}"),
+              HasSubstr("f.yaml:3:27: task passkey cannot be named mqar, as another task is"));
+  EXPECT_THAT(refused("{task: passkey, name: loss}"), HasSubstr("cannot be named loss"));
+  EXPECT_TRUE(MakePlan(Spec("evaluate: {lengths: [2x], tasks: [{task: passkey, name: passkey}, {task: passkey, name: "
+                            "7-a}]}"))
+                  .ok());
   EXPECT_TRUE(MakePlan(Spec("evaluate: {lengths: [2x], tasks: [passkey, {task: passkey, name: b, eval.passkey.prompt: "
                             "short}]}"))
                   .ok());
