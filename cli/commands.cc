@@ -154,7 +154,7 @@ const std::vector<Command>& Commands() {
        "FILE",
        1,
        1,
-       "add to a sweep what its changed file has more: seeds, arms, lengths",
+       "add to a sweep what its changed file has more: seeds, arms, lengths, tasks",
        "Recorded as an amendment; nothing is taken away, and nothing that was measured is run again. In a sweep with "
        "claims what is\n"
        "added is exploratory, and what is declared (claims, seeds, candidates, rates) cannot change.",
