@@ -1,6 +1,7 @@
 #include "base/clock.h"
 
 #include <chrono>
+#include <fstream>
 
 namespace ablate {
 namespace {
@@ -18,6 +19,12 @@ class RealClock : public Clock {
 };
 
 }  // namespace
+
+int64_t SteppedClock::WallMicros() const {
+  double seconds = 0;
+  if (std::ifstream file(path_); !(file >> seconds)) seconds = 0;
+  return clock_->WallMicros() + static_cast<int64_t>(seconds * 1e6);
+}
 
 const Clock& Clock::Real() {
   static const RealClock clock;

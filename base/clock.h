@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
+#include <utility>
 
 namespace ablate {
 
@@ -17,6 +19,19 @@ class Clock {
 
   // The process's real clock.
   static const Clock& Real();
+};
+
+// For tests of whole programs: another clock whose wall time is moved by as many seconds as a file says (none: 0), read
+// anew at each call, as an administrator moves a machine's clock.
+class SteppedClock : public Clock {
+ public:
+  SteppedClock(const Clock* clock, std::string path) : clock_(clock), path_(std::move(path)) {}
+  int64_t WallMicros() const override;
+  int64_t MonotonicMicros() const override { return clock_->MonotonicMicros(); }
+
+ private:
+  const Clock* const clock_;
+  const std::string path_;
 };
 
 // For tests: stands still until told.

@@ -168,6 +168,14 @@ absl::StatusOr<v1::Sweep> Retry(Client* client, const v1::Sweep& sweep) {
   return response.sweep();
 }
 
+absl::StatusOr<v1::Sweep> Resume(Client* client, const v1::Sweep& sweep, std::optional<int32_t> max_failures) {
+  v1::ResumeSweepRequest request;
+  request.set_request_id(NewRequestId());
+  request.set_sweep(sweep.sweep_id());
+  if (max_failures.has_value()) request.set_max_failures(*max_failures);
+  return client->Call(&v1::Sweeps::Stub::ResumeSweep, request);
+}
+
 // The sweep of this name in the folder, where it comes from the same file; its data need not be at hand then: the
 // coordinator has it.
 absl::StatusOr<std::optional<v1::Sweep>> FindSameFile(Client* client, const SweepInput& input) {
@@ -186,7 +194,8 @@ absl::StatusOr<std::optional<v1::Sweep>> FindSameFile(Client* client, const Swee
   return same ? std::optional<v1::Sweep>(*sweep) : std::nullopt;
 }
 
-absl::StatusOr<v1::Sweep> Submit(Client* client, const SweepInput& input, Progress* progress, bool* created) {
+absl::StatusOr<v1::Sweep> Submit(Client* client, const SweepInput& input, Progress* progress,
+                                 std::optional<int32_t> max_failures, bool* created) {
   *created = false;
   if (!input.data_found) {
     ABLATE_ASSIGN_OR_RETURN(const std::optional<v1::Sweep> same, FindSameFile(client, input));
@@ -195,7 +204,7 @@ absl::StatusOr<v1::Sweep> Submit(Client* client, const SweepInput& input, Progre
     if (same->state() != v1::SWEEP_CANCELLED) return *same;
     return MissingData(input);
   }
-  ABLATE_ASSIGN_OR_RETURN(v1::SubmitSweepResponse submitted, SubmitFile(client, input, progress));
+  ABLATE_ASSIGN_OR_RETURN(v1::SubmitSweepResponse submitted, SubmitFile(client, input, progress, max_failures));
   *created = submitted.created();
   return submitted.sweep();
 }
@@ -210,6 +219,7 @@ int64_t WorkDone(const v1::Sweep& sweep) {
 absl::StatusOr<int> RunRun(const Invocation& invocation) {
   CatchStopSignals("\nstopped; the same command again resumes\n");
   ABLATE_ASSIGN_OR_RETURN(const int64_t slots, invocation.GetInteger("--slots", Cores(), 1, 4096));
+  ABLATE_ASSIGN_OR_RETURN(const std::optional<int32_t> max_failures, MaxFailures(invocation));
   Progress progress(stderr);
   ABLATE_ASSIGN_OR_RETURN(const SweepInput input, ReadInput(invocation, &progress, /*need_data=*/false));
   const std::string dir = invocation.Get("--data-dir", absl::StrCat("ablate-runs/", input.spec.name()));
@@ -230,7 +240,12 @@ absl::StatusOr<int> RunRun(const Invocation& invocation) {
                           LocalServer::Start(dir, JoinPath(dir, "server.log")));
   Client client(server->address());
   bool created = false;
-  ABLATE_ASSIGN_OR_RETURN(v1::Sweep sweep, Submit(&client, input, &progress, &created));
+  ABLATE_ASSIGN_OR_RETURN(v1::Sweep sweep, Submit(&client, input, &progress, max_failures, &created));
+  if (IsPaused(sweep)) {
+    // Whoever starts it again is the person that it waits for.
+    Say(absl::StrCat("it was ", PauseReason(sweep), "; it goes on"));
+    ABLATE_ASSIGN_OR_RETURN(sweep, Resume(&client, sweep, max_failures));
+  }
   if (sweep.state() == v1::SWEEP_FAILED && invocation.Has("--retry")) {
     ABLATE_ASSIGN_OR_RETURN(sweep, Retry(&client, sweep));
   }
@@ -266,6 +281,10 @@ absl::StatusOr<int> RunRun(const Invocation& invocation) {
   }
   ABLATE_ASSIGN_OR_RETURN(const bool measured, PrintResults(invocation, &client, sweep, dir));
   if (!measured) Say("nothing was measured");
+  if (IsPaused(sweep)) {
+    Say(absl::StrCat(sweep.name(), " is ", PauseReason(sweep),
+                     "; when the cause is mended: ", again));
+  }
   SayFailures(&client, sweep, absl::StrCat(" --data-dir ", ShellQuoted(dir)));
   if (sweep.jobs().failed() > 0) {
     Say(absl::StrCat("when the cause is mended, new jobs for them: ", again,

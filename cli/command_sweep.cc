@@ -48,7 +48,7 @@ Report SweepReport(const std::vector<v1::Sweep>& sweeps) {
                             "jobs",       "succeeded", "failed",      "running",     "queued",
                             "blocked",    "cancelled", "diverged",    "steps_done",  "steps_total",
                             "created_at", "ended_at",  "description", "spec_sha256", "plan_sha256",
-                            "phase",      "sealed",    "waiting_for"};
+                            "phase",      "sealed",    "waiting_for", "needs_person"};
   Sheet sheet;
   sheet.columns = {{.title = "sweep"},
                    {.title = "state"},
@@ -69,11 +69,12 @@ Report SweepReport(const std::vector<v1::Sweep>& sweeps) {
          Cell::Integer(sweep.diverged()), Cell::Integer(sweep.steps_done()), Cell::Integer(sweep.steps_total()),
          TimeCell(sweep.created_at_us()), TimeCell(sweep.ended_at_us()),     Cell::Text(sweep.description()),
          Cell::Text(sweep.spec_sha256()), Cell::Text(sweep.plan_sha256()),    Cell::Text(PhaseText(sweep.phase())),
-         Cell::Flag(sweep.sealed()),      Cell::Text(sweep.waiting_for())});
+         Cell::Flag(sweep.sealed()),      Cell::Text(sweep.waiting_for()),   Cell::Flag(sweep.needs_person())});
     const std::string phase = PhaseText(sweep.phase());
     const bool running = sweep.state() == v1::SWEEP_RUNNING || sweep.sealed();
     const std::string state = absl::StrCat(StateText(sweep.state()), running && !phase.empty() ? ", " : "",
-                                           running ? phase : "", sweep.sealed() ? ", sealed" : "");
+                                           running ? phase : "", sweep.sealed() ? ", sealed" : "",
+                                           IsPaused(sweep) ? ", paused" : "");
     sheet.rows.push_back({sweep.name(), state, absl::StrCat(jobs.succeeded(), "/", AllJobs(jobs)),
                           absl::StrCat(jobs.failed()), absl::StrCat(sweep.diverged()),
                           absl::StrCat(sweep.steps_done(), "/", sweep.steps_total()), absl::StrCat(sweep.arms()),
@@ -88,12 +89,15 @@ absl::StatusOr<int> RunSweepSubmit(const Invocation& invocation) {
   ABLATE_ASSIGN_OR_RETURN(const SweepInput input, ReadInput(invocation, &progress, /*need_data=*/true));
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
   ABLATE_RETURN_IF_ERROR(connection->CheckServed(invocation, input.spec.name()));
-  ABLATE_ASSIGN_OR_RETURN(const v1::SubmitSweepResponse response, SubmitFile(&connection->client(), input, &progress));
+  ABLATE_ASSIGN_OR_RETURN(const std::optional<int32_t> max_failures, MaxFailures(invocation));
+  ABLATE_ASSIGN_OR_RETURN(const v1::SubmitSweepResponse response,
+                          SubmitFile(&connection->client(), input, &progress, max_failures));
   const v1::Sweep& sweep = response.sweep();
   Emit(invocation, SweepReport({sweep}));
   Say(response.created() ? absl::StrCat("submitted ", sweep.name(), ": ", Counted(response.new_jobs(), "new job"), ", ",
                                         response.reused_jobs(), " shared with earlier sweeps")
                          : absl::StrCat(sweep.name(), " is here already: nothing new"));
+  if (IsPaused(sweep)) Say(absl::StrCat("it waits for: ", sweep.waiting_for()));
   return kExitDone;
 }
 
@@ -239,6 +243,18 @@ absl::StatusOr<int> RunSweepRetry(const Invocation& invocation) {
                           connection->client().Call(&v1::Sweeps::Stub::RetrySweep, request));
   Emit(invocation, SweepReport({response.sweep()}));
   Say(response.new_jobs() == 0 ? "nothing to retry: no job of it has failed" : Counted(response.new_jobs(), "new job"));
+  return kExitDone;
+}
+
+absl::StatusOr<int> RunSweepResume(const Invocation& invocation) {
+  ABLATE_ASSIGN_OR_RETURN(const std::optional<int32_t> max_failures, MaxFailures(invocation));
+  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
+  v1::ResumeSweepRequest request;
+  request.set_request_id(NewRequestId());
+  request.set_sweep(invocation.arguments[0]);
+  if (max_failures.has_value()) request.set_max_failures(*max_failures);
+  ABLATE_ASSIGN_OR_RETURN(const v1::Sweep sweep, connection->client().Call(&v1::Sweeps::Stub::ResumeSweep, request));
+  Emit(invocation, SweepReport({sweep}));
   return kExitDone;
 }
 

@@ -47,6 +47,7 @@ const std::vector<FlagSpec>& Flags() {
       {"--timeout", "TIME", "give up after this long, e.g. 90s, 15m, 2h (ends with 3)"},
       {"--slots", "N", "jobs that run at once (default: the number of cores)"},
       {"--data", "PATH", "where the sweep's one data file lies, instead of where the sweep file says"},
+      {"--max-failures", "N", "pause after so many failures of one kind and message; 0: never (default: the server's, 50)"},
       {"--retry", "", "make new jobs for the failed ones first"},
       {"--state", "LIST", "only these states, e.g. failed,running"},
       {"--metric", "LIST", "only these metrics, e.g. loss,loss_targets or 'attention_entropy.*'"},
@@ -74,7 +75,7 @@ const std::vector<Command>& Commands() {
        "stops it;\n"
        "the same command again resumes, or prints the tables at once when the sweep is finished.",
        "ablate run experiments/sweeps/quickstart.yaml --slots 2",
-       {"--data-dir", "--slots", "--data", "--retry", "--output", "--timeout"},
+       {"--data-dir", "--slots", "--data", "--retry", "--max-failures", "--output", "--timeout"},
        &RunRun},
       {"sweep submit",
        "FILE",
@@ -85,7 +86,7 @@ const std::vector<Command>& Commands() {
        "nothing is run\n"
        "twice. Another file under a known name is refused, with the difference.",
        "ablate sweep submit ntk.yaml --server gpu-box:7433",
-       {"--server", "--data-dir", "--data", "--output", "--timeout"},
+       {"--server", "--data-dir", "--data", "--max-failures", "--output", "--timeout"},
        &RunSweepSubmit},
       {"sweep plan",
        "FILE",
@@ -128,7 +129,7 @@ const std::vector<Command>& Commands() {
        1,
        1,
        "wait silently until the sweep is over",
-       "Ends with 1 when jobs failed, with 3 on --timeout.",
+       "Ends with 1 when jobs failed or the sweep is paused, with 3 on --timeout.",
        "ablate sweep wait quickstart --timeout 2h && ablate table quickstart",
        {"--server", "--data-dir", "--output", "--timeout"},
        &RunSweepWait},
@@ -146,10 +147,19 @@ const std::vector<Command>& Commands() {
        1,
        1,
        "make new jobs for the failed ones and those that failed because of them",
-       "",
+       "A paused sweep goes on.",
        "ablate sweep retry quickstart",
        {"--server", "--data-dir", "--output", "--timeout"},
        &RunSweepRetry},
+      {"sweep resume",
+       "SWEEP",
+       1,
+       1,
+       "go on with a sweep that too many failures have paused",
+       "Failures are counted from 0 again. Jobs that were given up stay so: `sweep retry` makes them again, and resumes too.",
+       "ablate sweep resume quickstart --max-failures 100",
+       {"--server", "--data-dir", "--max-failures", "--output", "--timeout"},
+       &RunSweepResume},
       {"sweep extend",
        "FILE",
        1,
@@ -493,7 +503,14 @@ absl::Status UploadData(Client* client, const SweepInput& input, Progress* progr
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::SubmitSweepResponse> SubmitFile(Client* client, const SweepInput& input, Progress* progress) {
+absl::StatusOr<std::optional<int32_t>> MaxFailures(const Invocation& invocation) {
+  if (!invocation.Has("--max-failures")) return std::nullopt;
+  ABLATE_ASSIGN_OR_RETURN(const int64_t value, invocation.GetInteger("--max-failures", 0, 0, 1'000'000));
+  return static_cast<int32_t>(value);
+}
+
+absl::StatusOr<v1::SubmitSweepResponse> SubmitFile(Client* client, const SweepInput& input, Progress* progress,
+                                                   std::optional<int32_t> max_failures) {
   ABLATE_RETURN_IF_ERROR(UploadData(client, input, progress));
   v1::SubmitSweepRequest request;
   request.set_request_id(NewRequestId());
@@ -501,6 +518,7 @@ absl::StatusOr<v1::SubmitSweepResponse> SubmitFile(Client* client, const SweepIn
   request.set_file_name(input.file_name);
   *request.mutable_data() = input.data;
   request.mutable_task_files()->Assign(input.task_files.begin(), input.task_files.end());
+  if (max_failures.has_value()) request.set_max_failures(*max_failures);
   return client->Call(&v1::Sweeps::Stub::SubmitSweep, request);
 }
 

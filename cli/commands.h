@@ -1,6 +1,7 @@
 // What the commands share, and their handlers. The table itself is in commands.cc.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -21,6 +22,7 @@ absl::StatusOr<int> RunSweepShow(const Invocation& invocation);
 absl::StatusOr<int> RunSweepWatch(const Invocation& invocation);
 absl::StatusOr<int> RunSweepWait(const Invocation& invocation);
 absl::StatusOr<int> RunSweepCancel(const Invocation& invocation);
+absl::StatusOr<int> RunSweepResume(const Invocation& invocation);
 absl::StatusOr<int> RunSweepRetry(const Invocation& invocation);
 absl::StatusOr<int> RunSweepLock(const Invocation& invocation);
 absl::StatusOr<int> RunSweepExtend(const Invocation& invocation);
@@ -72,7 +74,10 @@ std::string StateText(v1::SweepState state);
 absl::Status MissingData(const SweepInput& input);
 // Reads and hashes the file's data (which must be here), uploads what the coordinator lacks, submits; shows progress.
 // Safe to repeat.
-absl::StatusOr<v1::SubmitSweepResponse> SubmitFile(Client* client, const SweepInput& input, Progress* progress);
+absl::StatusOr<v1::SubmitSweepResponse> SubmitFile(Client* client, const SweepInput& input, Progress* progress,
+                                                   std::optional<int32_t> max_failures);
+// --max-failures, where it is given. Usage error: not a number from 0 to a million.
+absl::StatusOr<std::optional<int32_t>> MaxFailures(const Invocation& invocation);
 // ReadSweepInput with the hashing shown. NotFound, with what to do, when data is missing and `need_data`.
 absl::StatusOr<SweepInput> ReadInput(const Invocation& invocation, Progress* progress, bool need_data);
 

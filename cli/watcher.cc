@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
 #include "grpcpp/grpcpp.h"
@@ -129,6 +130,15 @@ absl::StatusOr<v1::Sweep> FollowSweep(Client* client, const std::string& sweep, 
           absl::StrCat("sweep ", sweep, " was not over within ", *timeout_seconds, " s"));
     }
   }
+}
+
+bool IsPaused(const v1::Sweep& sweep) {
+  return sweep.needs_person() && absl::StartsWith(sweep.waiting_for(), "paused after ");
+}
+
+// What to do comes last (coordinator_sweeps.cc).
+std::string PauseReason(const v1::Sweep& sweep) {
+  return sweep.waiting_for().substr(0, sweep.waiting_for().rfind("; "));
 }
 
 ExitCode ExitCodeOfSweep(const v1::Sweep& sweep) {

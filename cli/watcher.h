@@ -23,6 +23,10 @@ absl::StatusOr<v1::Sweep> FollowSweep(Client* client, const std::string& sweep, 
                                       Progress* progress,
                                       const std::function<absl::Status(const v1::Sweep&)>& tick = nullptr);
 
+// Too many failures of one kind have paused it (needs_person, and `waiting_for` says so), and in words why.
+bool IsPaused(const v1::Sweep& sweep);
+std::string PauseReason(const v1::Sweep& sweep);
+
 // What a command that waited for a sweep ends with: kExitDone, or kExitJobsFailed when jobs failed or it was cancelled.
 ExitCode ExitCodeOfSweep(const v1::Sweep& sweep);
 

@@ -135,7 +135,7 @@ std::vector<Axis> MakeAxes() {
       Integer("eval.summaries.tokens", 1, 1e6, 64, "of task summaries: tokens generated at most"),
 
       Number("noop.seconds", 0, 86400, 0, "of the test executor: how long a job takes"),
-      Text("noop.outcome", {"succeed", "diverge", "code_error", "invalid_config"}, "succeed",
+      Text("noop.outcome", {"succeed", "diverge", "code_error", "invalid_config", "kill_worker"}, "succeed",
            "of the test executor: how it ends"),
   };
 }

@@ -10,6 +10,7 @@ namespace ablate {
 namespace {
 
 constexpr int64_t kTickMicros = 200'000;
+constexpr int64_t kStallMicros = 1'500'000;  // the ticker wakes more often than that
 constexpr int64_t kRememberRequestsMicros = int64_t{30} * 86'400 * 1'000'000;
 
 bool IsOutage(const absl::Status& status) {
@@ -48,6 +49,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> CoordinatorImpl::Open(const Coordin
     options.sweep_artifacts([&](const std::string& sha256) { return named.contains(sha256); });
   {
     MutexLock lock(&self->mutex_);
+    self->StillHere();
     self->scheduler_ = self->NewScheduler();
     ABLATE_RETURN_IF_ERROR(self->scheduler_->OnRestart(snapshot, self->NowTime()));
   }
@@ -70,6 +72,8 @@ void CoordinatorImpl::Shutdown() {
 std::unique_ptr<Scheduler> CoordinatorImpl::NewScheduler() {
   return std::make_unique<Scheduler>(SchedulerOptions{.lease_us = options_.lease_ms * 1000,
                                                       .max_failures = options_.max_failures,
+                                                      .retry_delay_us = options_.retry_delay_ms * 1000,
+                                                      .sweep_max_failures = options_.sweep_max_failures,
                                                       .has_artifact = options_.has_artifact,
                                                       .no_new_jobs = options_.no_new_jobs},
                                      options_.ids);
@@ -180,14 +184,32 @@ void CoordinatorImpl::Recover(int64_t epoch) {
   work_changed_.NotifyAll();
 }
 
+void CoordinatorImpl::StillHere() {
+  alive_real_us_ = Clock::Real().MonotonicMicros();
+  alive_us_ = options_.clock->MonotonicMicros();
+}
+
+void CoordinatorImpl::CheckStall() {
+  const int64_t real_us = Clock::Real().MonotonicMicros() - alive_real_us_;
+  const int64_t stall_us = std::min(real_us, options_.clock->MonotonicMicros() - alive_us_);
+  StillHere();
+  if (stall_us < kStallMicros) return;
+  LOG(WARNING) << "the coordinator stood still for " << HumanSeconds(static_cast<double>(stall_us) * 1e-6)
+               << ": leases are longer by that";
+  scheduler_->OnStall(stall_us);
+}
+
 void CoordinatorImpl::TickerLoop() {
   while (true) {
     std::optional<Change> change;
     bool broken = false;
     {
       MutexLock lock(&mutex_);
+      // Its own work (decisions, slow disks) is no stall: others go on meanwhile.
+      StillHere();
       if (!stopping_) work_changed_.WaitFor(&mutex_, kTickMicros);
       if (stopping_) return;
+      CheckStall();
       broken = broken_;
       if (!broken) {
         Effects effects;

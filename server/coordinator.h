@@ -29,7 +29,9 @@ struct CoordinatorOptions {
   int64_t lease_ms = 30'000;        // silence after which a worker's attempts are taken away
   int64_t busy_contact_ms = 2'000;  // how often a busy worker calls
   int64_t idle_wait_ms = 30'000;    // how long an idle worker is kept in the call
-  int32_t max_failures = 3;
+  int32_t max_failures = 3;         // of a job
+  int64_t retry_delay_ms = 1'000;   // before a job that failed is tried again; grows with its failures (scheduler.h)
+  int32_t sweep_max_failures = 50;  // of one signature, in a sweep that states no number of its own; 0: never pauses
   // Whether an artifact is stored; asked at submission and when a result names an end state. Unset: all are.
   std::function<bool(const std::string& sha256)> has_artifact;
   // Removes an artifact that nothing names any more. Called under the coordinator's lock, after the commit: must be
@@ -75,6 +77,7 @@ class Coordinator {
                                   const std::function<bool()>& cancelled) = 0;
   virtual absl::StatusOr<v1::Sweep> CancelSweep(const v1::CancelSweepRequest& request) = 0;
   virtual absl::StatusOr<v1::RetrySweepResponse> RetrySweep(const v1::RetrySweepRequest& request) = 0;
+  virtual absl::StatusOr<v1::Sweep> ResumeSweep(const v1::ResumeSweepRequest& request) = 0;
   virtual absl::StatusOr<v1::Sweep> LockSweep(const v1::LockSweepRequest& request) = 0;
   virtual absl::StatusOr<v1::SubmitSweepResponse> ExtendSweep(const v1::ExtendSweepRequest& request) = 0;
 

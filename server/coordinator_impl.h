@@ -48,6 +48,7 @@ class CoordinatorImpl final : public Coordinator {
                           const std::function<bool()>& cancelled) override;
   absl::StatusOr<v1::Sweep> CancelSweep(const v1::CancelSweepRequest& request) override;
   absl::StatusOr<v1::RetrySweepResponse> RetrySweep(const v1::RetrySweepRequest& request) override;
+  absl::StatusOr<v1::Sweep> ResumeSweep(const v1::ResumeSweepRequest& request) override;
   absl::StatusOr<v1::Sweep> LockSweep(const v1::LockSweepRequest& request) override;
   absl::StatusOr<v1::SubmitSweepResponse> ExtendSweep(const v1::ExtendSweepRequest& request) override;
 
@@ -104,6 +105,9 @@ class CoordinatorImpl final : public Coordinator {
   void Recover(int64_t epoch) ABLATE_EXCLUDES(mutex_);
   void DeleteUnreferenced(const Change& change) ABLATE_REQUIRES(mutex_);
   void TickerLoop();
+  // Whether this process stood still since the last call or StillHere; then no lease may run out for it.
+  void CheckStall() ABLATE_REQUIRES(mutex_);
+  void StillHere() ABLATE_REQUIRES(mutex_);
   void Announce(const Effects& effects) ABLATE_REQUIRES(mutex_);
 
   // The stored or in-flight answer to this request, if it came before. InvalidArgument: the id was used for another
@@ -229,6 +233,8 @@ class CoordinatorImpl final : public Coordinator {
   CondVar work_changed_;  // work_version_ grew, or stopping_
   std::unique_ptr<Scheduler> scheduler_ ABLATE_GUARDED_BY(mutex_);
   bool stopping_ ABLATE_GUARDED_BY(mutex_) = false;
+  // When this process was last seen to go on: by the real clock and by options_.clock, which stands still in tests.
+  int64_t alive_real_us_ ABLATE_GUARDED_BY(mutex_) = 0, alive_us_ ABLATE_GUARDED_BY(mutex_) = 0;
   bool broken_ ABLATE_GUARDED_BY(mutex_) = false;  // could not be rebuilt: tried again at the next call
   int64_t sequence_ ABLATE_GUARDED_BY(mutex_) = 0;
   int64_t change_version_ ABLATE_GUARDED_BY(mutex_) = 0;

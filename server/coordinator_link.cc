@@ -20,6 +20,7 @@ bool HasNews(const v1::AttemptReport& report) { return report.points_size() > 0 
 }  // namespace
 
 absl::StatusOr<CoordinatorImpl::LinkChange> CoordinatorImpl::Decide(const v1::SyncRequest& request) {
+  CheckStall();
   Effects effects;
   LinkChange link;
   ABLATE_ASSIGN_OR_RETURN(link.decision, scheduler_->OnSync(request, NowTime(), &effects));

@@ -73,6 +73,7 @@ class ReadOnlyCoordinator final : public Coordinator {
   absl::StatusOr<v1::SubmitSweepResponse> SubmitSweep(const v1::SubmitSweepRequest&) override { return Refused(); }
   absl::StatusOr<v1::Sweep> CancelSweep(const v1::CancelSweepRequest&) override { return Refused(); }
   absl::StatusOr<v1::RetrySweepResponse> RetrySweep(const v1::RetrySweepRequest&) override { return Refused(); }
+  absl::StatusOr<v1::Sweep> ResumeSweep(const v1::ResumeSweepRequest&) override { return Refused(); }
   absl::StatusOr<v1::Sweep> LockSweep(const v1::LockSweepRequest&) override { return Refused(); }
   absl::StatusOr<v1::SubmitSweepResponse> ExtendSweep(const v1::ExtendSweepRequest&) override { return Refused(); }
   absl::StatusOr<v1::Job> CancelJob(const v1::CancelJobRequest&) override { return Refused(); }

@@ -204,6 +204,7 @@ absl::StatusOr<v1::SubmitSweepResponse> CoordinatorImpl::SubmitSweep(const v1::S
   plan.sweep.phase = PhaseOf(spec, planned->plan, /*locked=*/false);
   plan.sweep.pending = HasPhases(spec);
   plan.sweep.sealed = NeedsLock(spec);
+  if (request.has_max_failures()) plan.sweep.max_failures = request.max_failures();
   plan.requirement = RequirementOf(spec);
   plan.jobs = JobsOf(planned->plan);
 
@@ -327,6 +328,11 @@ v1::Sweep CoordinatorImpl::MakeSweep(SweepRow row) const {
     message.set_needs_person(scheduler_->AwaitsDecision(row) && !sweep.record.waiting_for.empty() &&
                              decided != decided_version_.end() && decided->second == sweep.version);
   }
+  if (sweep.record.paused) {
+    message.set_needs_person(true);
+    message.set_waiting_for(absl::StrCat(sweep.record.pause_reason, "; when the cause is mended: ablate sweep resume ",
+                                         sweep.record.name));
+  }
   // A sum of many small changes: what rounding leaves when nothing runs is not shown.
   message.set_tokens_per_second(sweep.counts.running() == 0 ? 0 : std::max(0.0, sweep.tokens_per_second));
   return message;
@@ -420,6 +426,29 @@ absl::StatusOr<v1::Sweep> CoordinatorImpl::CancelSweep(const v1::CancelSweepRequ
     response = MakeSweep(row);
     change = Enqueue(std::move(effects), request.request_id(), nullptr,
                      Remember(request.request_id(), "CancelSweep", response));
+  }
+  ABLATE_RETURN_IF_ERROR(Finish(change));
+  return response;
+}
+
+absl::StatusOr<v1::Sweep> CoordinatorImpl::ResumeSweep(const v1::ResumeSweepRequest& request) {
+  v1::Sweep response;
+  Change change;
+  {
+    MutexLock lock(&mutex_);
+    ABLATE_RETURN_IF_ERROR(CheckOpen());
+    ABLATE_ASSIGN_OR_RETURN(auto repeated, Repeated<v1::Sweep>(request.request_id(), "ResumeSweep"));
+    if (repeated.has_value()) return *repeated;
+    ABLATE_ASSIGN_OR_RETURN(const SweepRow row, FindSweepRow(request.sweep()));
+    Effects effects;
+    ABLATE_RETURN_IF_ERROR(scheduler_->OnResume(
+        row, request.has_max_failures() ? std::optional(request.max_failures()) : std::nullopt, NowTime(), &effects));
+    response = MakeSweep(row);
+    change = Enqueue(std::move(effects), request.request_id(), nullptr,
+                     Remember(request.request_id(), "ResumeSweep", response));
+    // No job changes its state, but there is work for those who wait.
+    ++work_version_;
+    work_changed_.NotifyAll();
   }
   ABLATE_RETURN_IF_ERROR(Finish(change));
   return response;

@@ -535,6 +535,43 @@ TEST_F(CoordinatorTest, WatchersAndWaitingWorkersAreWoken) {
   waits.join();
 }
 
+// Whatever a worker says of its slots, no two jobs share one, and nothing is stored of what it was not given.
+TEST_F(CoordinatorTest, AWorkerThatLiesAboutItsSlotsGetsNoMoreThanItHas) {
+  ASSERT_TRUE(Submit(kNoop).ok());
+  FakeWorker liar("liar", 2);
+  ASSERT_TRUE(liar.Sync(*coordinator_).ok());
+  ASSERT_EQ(liar.assigned().size(), 2u);
+  std::vector<v1::Assignment> mine;
+  for (const auto& [key, assignment] : liar.assigned()) mine.push_back(assignment);
+  // Both on one slot.
+  for (const v1::Assignment& assignment : mine) liar.Report(assignment, v1::AttemptReport::RUNNING).set_slot(0);
+  ASSERT_TRUE(liar.Sync(*coordinator_).ok());
+  EXPECT_EQ(One("SELECT count(DISTINCT slot) FROM attempts WHERE state = 'RUNNING'"), "2");
+  // Lost, and then both back on slot 0: only the one that was there is taken up again.
+  clock_.Advance(31'000'000);
+  FakeWorker other("other", 1);
+  ASSERT_TRUE(other.Sync(*coordinator_, /*draining=*/true).ok());
+  ASSERT_EQ(One("SELECT count(*) FROM events WHERE cause = 'lease_expired'"), "2");
+  liar.Clear();
+  for (const v1::Assignment& assignment : mine) liar.Report(assignment, v1::AttemptReport::RUNNING).set_slot(0);
+  ASSERT_TRUE(liar.Sync(*coordinator_, /*draining=*/true).ok());
+  EXPECT_EQ(One("SELECT count(*) FROM events WHERE cause = 'reattached'"), "1");
+  EXPECT_EQ(One("SELECT count(*) FROM attempts WHERE state = 'RUNNING'"), "1");
+  // A slot that it does not have, and fewer slots than before.
+  liar.Clear();
+  liar.info().set_slots(1);
+  liar.Report(mine[0], v1::AttemptReport::RUNNING).set_slot(7);
+  liar.Report(mine[1], v1::AttemptReport::RUNNING).set_slot(7);
+  ASSERT_TRUE(liar.Sync(*coordinator_, /*draining=*/true).ok());
+  EXPECT_LE(std::stoi(One("SELECT count(*) FROM attempts WHERE state = 'RUNNING'")), 1);
+  liar.info().set_slots(1 << 20);
+  EXPECT_EQ(liar.Sync(*coordinator_).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(One("SELECT count(*) FROM attempts a JOIN attempts b ON a.worker_id = b.worker_id AND a.slot = b.slot AND "
+                "a.job < b.job JOIN jobs j ON j.row = a.job WHERE a.state = 'RUNNING' AND b.state = 'RUNNING' AND "
+                "j.kind = 'STAGE'"),
+            "0");
+}
+
 TEST_F(CoordinatorTest, ManyWorkersAndReadersAtOnce) {
   CoordinatorOptions options;
   options.data_dir = JoinPath(dir_.path(), "other");

@@ -50,6 +50,9 @@ ABSL_FLAG(double, lease_seconds, 30, "silence after which a worker's attempts ar
 ABSL_FLAG(double, contact_seconds, 2, "how often a busy worker calls");
 ABSL_FLAG(double, idle_wait_seconds, 30, "how long an idle worker is kept in its call");
 ABSL_FLAG(int32_t, max_failures, 3, "failures after which a job is given up");
+ABSL_FLAG(double, retry_seconds, 1, "before a job that failed is tried again; five times as long after each further failure");
+ABSL_FLAG(int32_t, sweep_max_failures, 50, "failures of one kind and message that pause a sweep; 0: never");
+ABSL_FLAG(std::string, test_wall_offset_file, "", "for tests: a file with seconds that the wall clock is off by");
 ABSL_FLAG(int32_t, max_threads, 1024, "bound on calls that are served or wait at once");
 ABSL_FLAG(int64_t, min_free_bytes, int64_t{256} << 20, "free disk below which no job starts and uploads are refused");
 ABSL_FLAG(bool, check, false, "say whether the folder is sound, and end");
@@ -84,6 +87,10 @@ usage: ablate-server --data-dir DIR [flags]
   --contact-seconds S       how often a busy worker calls (default 2, at most a third of the lease)
   --idle-wait-seconds S     how long an idle worker is kept in its call (default 30)
   --max-failures N          failures after which a job is given up (default 3)
+  --retry-seconds S         pause before a job that failed is tried again (default 1); five times as long after each further failure,
+                            a minute at most
+  --sweep-max-failures N    failures of one kind and message that pause a sweep which states no number of its own (default 50; 0:
+                            never)
   --max-threads N           calls that are served or wait at once; each idle worker holds one (default 1024)
   --min-free-bytes N        free disk below which no new job starts and uploads are refused (default 268435456: 256 MiB)
   --check                   say whether the folder is sound: database, digests, rules of jobs and results, artifacts by
@@ -124,6 +131,11 @@ absl::StatusOr<CoordinatorOptions> OptionsFromFlags() {
     return absl::InvalidArgumentError("--contact-seconds must be above 0 and at most 3600");
   if (!(idle >= 0 && idle <= 3600)) return absl::InvalidArgumentError("--idle-wait-seconds must be from 0 to 3600");
   if (absl::GetFlag(FLAGS_max_failures) < 1) return absl::InvalidArgumentError("--max-failures must be at least 1");
+  const double retry = absl::GetFlag(FLAGS_retry_seconds);
+  if (!(retry >= 0 && retry <= 60)) return absl::InvalidArgumentError("--retry-seconds must be from 0 to 60");
+  options.retry_delay_ms = static_cast<int64_t>(retry * 1000);
+  if (absl::GetFlag(FLAGS_sweep_max_failures) < 0)
+    return absl::InvalidArgumentError("--sweep-max-failures must be at least 1, or 0 for never");
   if (absl::GetFlag(FLAGS_max_threads) < 8) return absl::InvalidArgumentError("--max-threads must be at least 8");
   if (absl::GetFlag(FLAGS_min_free_bytes) < 0) return absl::InvalidArgumentError("--min-free-bytes must not be negative");
   options.lease_ms = static_cast<int64_t>(lease * 1000);
@@ -131,6 +143,7 @@ absl::StatusOr<CoordinatorOptions> OptionsFromFlags() {
   options.busy_contact_ms = static_cast<int64_t>(std::min(contact, lease / 3) * 1000);
   options.idle_wait_ms = static_cast<int64_t>(idle * 1000);
   options.max_failures = absl::GetFlag(FLAGS_max_failures);
+  options.sweep_max_failures = absl::GetFlag(FLAGS_sweep_max_failures);
 
   const std::string listen = absl::GetFlag(FLAGS_listen);
   ABLATE_RETURN_IF_ERROR(CheckAddress(listen));
@@ -200,6 +213,8 @@ std::string LocalSocket(const std::string& data_dir, std::optional<TempDir>* pri
 
 absl::Status Serve(const sigset_t& signals) {
   ABLATE_ASSIGN_OR_RETURN(CoordinatorOptions options, OptionsFromFlags());
+  const SteppedClock stepped(&Clock::Real(), absl::GetFlag(FLAGS_test_wall_offset_file));
+  if (!absl::GetFlag(FLAGS_test_wall_offset_file).empty()) options.clock = &stepped;
   const bool read_only = absl::GetFlag(FLAGS_read_only);
   if (!read_only) ABLATE_RETURN_IF_ERROR(MakeDirs(options.data_dir));
   std::optional<TempDir> scratch;
@@ -277,6 +292,7 @@ constexpr const char* kFlagNames[] = {"--tls",               "--tls-cert",      
                                       "--data-dir",          "--listen",        "--insecure",
                                       "--ready-file",        "--lease-seconds", "--contact-seconds",
                                       "--idle-wait-seconds", "--max-failures",  "--max-threads",
+                                      "--sweep-max-failures", "--retry-seconds", "--test-wall-offset-file",
                                       "--min-free-bytes",    "--check",         "--deep",
                                       "--backup",            "--restore",       "--read-only"};
 

@@ -191,6 +191,11 @@ TEST(Figures, ManyArmsAreSmallMultiplesAndPGoesOnALogAxis) {
   EXPECT_THAT(by_p[0].svg, HasSubstr(">100</text>"));
   EXPECT_EQ(Count(by_p[0].svg, "; jobs job_"), 18);
   EXPECT_TRUE(LossByNumber(Rows({3, 15}), {}, "loss_targets", kSoftmax).empty());
+  // From 0 on there is no logarithm.
+  const auto from_zero = LossByNumber(Rows({0, 1, 10, 100}), {}, "loss_targets", kSoftmax);
+  ASSERT_EQ(from_zero.size(), 1u);
+  CheckSvg(from_zero[0].svg);
+  EXPECT_THAT(from_zero[0].svg, Not(HasSubstr("p (log scale)")));
 }
 
 TEST(Figures, AnArmFarOffDoesNotPressTheOthersIntoOneLine) {

@@ -28,6 +28,7 @@ const std::vector<MethodRule>& MethodRules() {
       {"ablate.v1.Sweeps/WatchSweep", kReaders},
       {"ablate.v1.Sweeps/CancelSweep", kSubmitters},
       {"ablate.v1.Sweeps/RetrySweep", kSubmitters},
+      {"ablate.v1.Sweeps/ResumeSweep", kSubmitters},
       {"ablate.v1.Sweeps/LockSweep", kSubmitters},
       {"ablate.v1.Sweeps/ExtendSweep", kSubmitters},
       {"ablate.v1.Jobs/ListJobs", kReaders},

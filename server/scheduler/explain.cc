@@ -54,7 +54,8 @@ Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
   const std::string failures =
       record.failures == 0 ? ""
                            : absl::StrCat(" It has failed ", record.failures, " of at most ", record.max_failures,
-                                          " times; the last time: ", FailureText(record), ".");
+                                          " times, ", WhereItFailed(record), "; the last time: ", FailureText(record),
+                                          ".");
   switch (record.state) {
     case v1::BLOCKED: {
       if (record.sealed) {
@@ -71,6 +72,14 @@ Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
               absl::StrCat("ablate job explain ", parent.record.job_id)};
     }
     case v1::QUEUED: {
+      if (job.held) {
+        const auto paused = std::find_if(job.sweeps.begin(), job.sweeps.end(), [&](SweepRow row) {
+          return IsLive(row) && sweep(row).record.paused;
+        });
+        const SweepRecord& by = sweep(*paused).record;
+        return {absl::StrCat("It waits, because sweep \"", by.name, "\" is ", by.pause_reason, ".", failures),
+                absl::StrCat("When the cause is mended: ablate sweep resume ", by.name)};
+      }
       if (job.not_before_us > now.monotonic_us) {
         return {absl::StrCat("It is tried again in ",
                              HumanSeconds(static_cast<double>(job.not_before_us - now.monotonic_us) * 1e-6), ".",
@@ -116,6 +125,36 @@ Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
                     ? "Start a worker for test jobs: ablate-worker --executor noop"
                     : "Start a worker that has it, or change `requires` in the sweep file: ablate worker list"};
       }
+      if (now.monotonic_us < job.steer_until_us) {
+        const bool elsewhere = std::none_of(workers_.begin(), workers_.end(), [&](const auto& item) {
+          return item.second.connected && item.second.deadline_us > now.monotonic_us &&
+                 !item.second.draining && !item.second.record.drain_asked &&
+                 static_cast<int64_t>(item.second.slots.size()) < item.second.record.info.slots() &&
+                 Satisfies(item.second, record.requirement) && MayTake(item.second, job, now);
+        });
+        if (const int64_t others = OthersThatCanTake(job, now);
+            elsewhere && busy < slots && others > 0 && !record.failed_on.empty()) {
+          return {absl::StrCat("It is ready, and kept from the workers on which it failed: it waits for one of ", others,
+                               " others for at most ",
+                               HumanSeconds(static_cast<double>(job.steer_until_us - now.monotonic_us) * 1e-6), ".",
+                               failures),
+                  "Wait, or start another worker"};
+        }
+      }
+      if (IsOnLastTry(job) && busy < slots) {
+        const bool waits = std::none_of(workers_.begin(), workers_.end(), [&](const auto& item) {
+          return item.second.connected && item.second.deadline_us > now.monotonic_us &&
+                 !item.second.draining && !item.second.record.drain_asked &&
+                 static_cast<int64_t>(item.second.slots.size()) < item.second.record.info.slots() &&
+                 Satisfies(item.second, record.requirement) && !HasUnproven(item.second, false, now);
+        });
+        if (waits) {
+          return {absl::StrCat("It is on its last try and starts alone, so that it is known whether it ends its worker: it "
+                               "waits until what runs on some worker has ended, or run for ",
+                               HumanSeconds(static_cast<double>(options_.proven_us) * 1e-6), ".", failures),
+                  "Wait, or start another worker"};
+        }
+      }
       const size_t ahead = ready_.CountBefore(job.class_id, job.rank);
       if (busy >= slots) {
         return {absl::StrCat("It is ready, but all ", slots, " slots that could take it are busy; ", ahead,
@@ -149,6 +188,12 @@ Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
       if (record.last_failure != nullptr && record.last_failure->kind() == v1::UPSTREAM_FAILED) {
         return {absl::StrCat("It never ran, because its parent failed: ", Describe(this->job(record.parent)), "."),
                 absl::StrCat("ablate job explain ", this->job(record.parent).record.job_id)};
+      }
+      if (record.max_failures > 0 && record.failures >= record.max_failures) {
+        return {absl::StrCat("It is quarantined: it failed ", record.failures, record.failures == 1 ? " time, " : " times, ",
+                             WhereItFailed(record), "; no worker gets it again. The last time: ", FailureText(record), "."),
+                absl::StrCat("ablate job show ", record.job_id, " has the evidence of each attempt; when the cause is "
+                             "mended: ablate sweep retry SWEEP")};
       }
       return {absl::StrCat("It failed after ", record.attempt, " attempts. ", FailureText(record), "."),
               absl::StrCat("ablate job logs ", record.job_id, ", then ablate sweep retry SWEEP")};

@@ -7,20 +7,24 @@
 namespace ablate {
 
 std::string Scheduler::CheckInvariants() const {
-  size_t queued = 0;
+  size_t queued = 0, held = 0;
   std::unordered_map<std::string, std::pair<int64_t, int64_t>> needs;
   for (const Job& job : jobs_) {
     const JobRecord& record = job.record;
     const std::string name = absl::StrCat("job ", record.job_id, " (row ", record.row, "): ");
     if (record.failures < 0 || record.failures > record.max_failures) return name + "failures out of range";
+    if (record.failed_on.size() != static_cast<size_t>(record.failures)) return name + "failures without their workers";
     if (record.failures > record.attempt) return name + "more failures than attempts";
     if (record.state == v1::QUEUED) {
       ++queued;
       const std::set<JobRow>* at = ready_.At(job.class_id, job.rank);
       const bool is_ready = at != nullptr && at->contains(record.row);
       const bool is_delayed = delayed_.contains({job.not_before_us, record.row});
-      if (is_ready == is_delayed) return name + "queued, but not once in the queue";
-      if (is_delayed != (job.not_before_us > 0)) return name + "waits without a time, or has one and does not wait";
+      held += job.held;
+      if (job.held != IsHeld(job)) return name + "held, but a sweep that is not paused needs it, or the other way round";
+      if (is_ready + is_delayed + job.held != 1) return name + "queued, but not once in the queue";
+      if (!job.held && is_delayed != (job.not_before_us > 0))
+        return name + "waits without a time, or has one and does not wait";
       if (job.rank != RankOf(job)) return name + "stands at a wrong place in the queue";
     }
     if (record.state == v1::RUNNING) {
@@ -69,8 +73,9 @@ std::string Scheduler::CheckInvariants() const {
       }
     }
   }
-  if (queued != ready_.size() + delayed_.size()) {
-    return absl::StrCat("the queue has ", ready_.size(), " jobs, and ", delayed_.size(), " that wait, not ", queued);
+  if (queued != ready_.size() + delayed_.size() + held_ || held != held_) {
+    return absl::StrCat("the queue has ", ready_.size(), " jobs, ", delayed_.size(), " that wait and ", held_,
+                        " that are held, not ", queued, " with ", held);
   }
   for (const auto& [key, state] : states_) {
     const auto [stages, evaluations] = needs[key];
@@ -136,6 +141,10 @@ std::string Scheduler::CheckInvariants() const {
     if (sealed_blocked != sweep.sealed_blocked || sealed != sweep.sealed.size()) {
       return absl::StrCat("sealed jobs of sweep ", sweep.record.name, " do not add up");
     }
+    if (sweep.record.paused && sweep.record.state != v1::SWEEP_RUNNING)
+      return absl::StrCat("sweep ", sweep.record.name, " is paused, but over");
+    if (sweep.record.paused == sweep.record.pause_reason.empty())
+      return absl::StrCat("sweep ", sweep.record.name, " is paused without a reason, or has one and is not");
     if (StateOf(sweep) != sweep.record.state) return absl::StrCat("sweep ", sweep.record.name, " is in a wrong state");
   }
   return "";

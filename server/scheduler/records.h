@@ -56,8 +56,13 @@ struct JobRecord {
   std::string worker_id;  // of the latest attempt
   int32_t slot = 0;
   std::shared_ptr<const v1::Failure> last_failure;  // may be null
+  // The workers of the attempts that count as failures, oldest first: as many as `failures`. Stored with the attempts.
+  std::vector<std::string> failed_on;
   int64_t created_at_us = 0, started_at_us = 0, ended_at_us = 0;
 };
+
+// SweepRecord::max_failures: as the coordinator's options say.
+inline constexpr int32_t kServersMaxFailures = -1;
 
 // The stored part of a sweep. `jobs` are those that stand for its keys now: a retry replaces a failed one.
 struct SweepRecord {
@@ -77,6 +82,9 @@ struct SweepRecord {
   bool pending = false;     // a decision is to come that may let more jobs go: not over
   bool sealed = false;      // confirming work waits for the lock
   std::string waiting_for;  // what the next decision waits for, beside the jobs; for people
+  int32_t max_failures = kServersMaxFailures;  // failures of one signature that pause it; 0: never
+  bool paused = false;                         // nothing of it is leased until somebody resumes it
+  std::string pause_reason;                    // for people
   std::vector<JobRow> jobs;
   std::vector<JobRow> sealed_jobs;  // those of `jobs` that this sweep does not want run yet
 };
@@ -95,12 +103,22 @@ struct StateAvailability {
   std::string weights_sha256, optimizer_sha256;
 };
 
+// Failures of one signature (failure_signature.h) among a sweep's jobs.
+struct SweepFailures {
+  SweepRow sweep = 0;
+  std::string signature;
+  int64_t failures = 0;      // ever
+  int64_t since_resume = 0;  // what the breaker counts
+  JobRow last_job = 0;       // that failed so
+};
+
 // Everything the scheduler needs to go on after a restart. Jobs ascend by row; parents come before children.
 struct SchedulerSnapshot {
   std::vector<JobRecord> jobs;
   std::vector<SweepRecord> sweeps;
   std::vector<WorkerRecord> workers;
   std::vector<StateAvailability> states;
+  std::vector<SweepFailures> sweep_failures;
 };
 
 struct Transition {
@@ -149,18 +167,19 @@ struct Effects {
   std::vector<SweepRecord> sweeps;  // each changed sweep once, without `jobs` and `sealed_jobs`
   std::vector<SweepJobChange> sweep_jobs;
   std::vector<SweepJobChange> unsealed;  // attached before, sealed no more
+  std::vector<WorkerRecord> workers;
+  std::vector<AttemptChange> attempt_changes;  // before the starts: what ends makes room on its slot
   std::vector<AttemptStart> attempt_starts;
-  std::vector<AttemptChange> attempt_changes;
   std::vector<Transition> transitions;
   std::vector<JobRow> diverged_unrun;  // recorded DIVERGED without running
-  std::vector<WorkerRecord> workers;
+  std::vector<SweepFailures> sweep_failures;  // final values
   std::vector<StateCollection> collections;
 
   bool empty() const {
     return created.empty() && changed.empty() && sweeps.empty() && sweep_jobs.empty() && unsealed.empty() &&
            attempt_starts.empty() &&
            attempt_changes.empty() && transitions.empty() && diverged_unrun.empty() && workers.empty() &&
-           collections.empty();
+           sweep_failures.empty() && collections.empty();
   }
 };
 

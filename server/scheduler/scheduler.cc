@@ -67,6 +67,7 @@ absl::Status Scheduler::OnRestart(const SchedulerSnapshot& snapshot, Now now) {
     if (job.record.parent != 0) At(job.record.parent).children.push_back(job.record.row);
     // Before the sweeps are attached, which moves what is queued.
     if (job.record.state == v1::QUEUED) EnterQueue(job, 0);
+    if (!job.record.failed_on.empty()) job.steer_until_us = now.monotonic_us + options_.steer_us;
   }
   for (const SweepRecord& record : snapshot.sweeps) {
     if (record.row != static_cast<SweepRow>(sweeps_.size()) + 1) {
@@ -82,6 +83,12 @@ absl::Status Scheduler::OnRestart(const SchedulerSnapshot& snapshot, Now now) {
     const std::unordered_set<JobRow> sealed(record.sealed_jobs.begin(), record.sealed_jobs.end());
     for (JobRow job : record.jobs) Attach(record.row, job, sealed.contains(job));
   }
+  for (const SweepFailures& failures : snapshot.sweep_failures) {
+    if (failures.sweep < 1 || failures.sweep > static_cast<SweepRow>(sweeps_.size())) {
+      return absl::DataLossError(absl::StrCat("the database is damaged: failures of a sweep with row ", failures.sweep));
+    }
+    SweepAt(failures.sweep).failures[failures.signature] = failures;
+  }
   for (const WorkerRecord& record : snapshot.workers) {
     Worker& worker = workers_[record.info.worker_id()];
     worker.record = record;
@@ -96,6 +103,7 @@ absl::Status Scheduler::OnRestart(const SchedulerSnapshot& snapshot, Now now) {
       worker.record.info.set_worker_id(job.record.worker_id);
       worker.deadline_us = now.monotonic_us + options_.lease_us;
       worker.slots[job.record.slot].push_back(job.record.row);
+      job.proven_at_us = now.monotonic_us + options_.proven_us;
     }
     SetSealed(job, job.record.state == v1::BLOCKED && IsSealed(job));
     UpdateNeed(job);
@@ -115,7 +123,7 @@ LeaseRank Scheduler::RankOf(const Job& job) const {
   if (job.record.verify_of != 0) return rank;  // asked for by hand: before the sweeps of priority 0
   bool found = false;
   for (SweepRow row : job.sweeps) {
-    if (!IsLive(row)) continue;
+    if (!IsActive(row)) continue;
     const std::pair<int32_t, SweepRow> level{-sweeps_[row - 1].record.priority, row};
     if (!found || level < std::pair(rank.negative_priority, rank.order)) {
       std::tie(rank.negative_priority, rank.order) = level;
@@ -132,7 +140,7 @@ int Scheduler::LiveSweeps(const Job& job) const {
 
 void Scheduler::Requeue(Job& job) {
   if (job.record.state != v1::QUEUED) return;
-  if (RankOf(job) == job.rank) return;
+  if (RankOf(job) == job.rank && IsHeld(job) == job.held) return;
   const int64_t not_before_us = job.not_before_us;
   LeaveQueue(job);
   EnterQueue(job, not_before_us);
@@ -141,7 +149,10 @@ void Scheduler::Requeue(Job& job) {
 void Scheduler::EnterQueue(Job& job, int64_t not_before_us) {
   job.rank = RankOf(job);
   job.not_before_us = not_before_us;
-  if (not_before_us > 0) {
+  job.held = IsHeld(job);
+  if (job.held) {
+    ++held_;
+  } else if (not_before_us > 0) {
     delayed_.insert({not_before_us, job.record.row});
   } else {
     ready_.Insert(job.class_id, job.rank, job.record.row);
@@ -149,7 +160,10 @@ void Scheduler::EnterQueue(Job& job, int64_t not_before_us) {
 }
 
 void Scheduler::LeaveQueue(Job& job) {
-  if (job.not_before_us > 0) {
+  if (job.held) {
+    --held_;
+    job.held = false;
+  } else if (job.not_before_us > 0) {
     delayed_.erase({job.not_before_us, job.record.row});
   } else {
     ready_.Remove(job.class_id, job.rank, job.record.row);
@@ -343,6 +357,7 @@ void Scheduler::Finish(Now now) {
     if (state != sweep.record.state) {
       sweep.record.state = state;
       sweep.record.ended_at_us = state == v1::SWEEP_RUNNING ? 0 : now.wall_us;
+      if (state != v1::SWEEP_RUNNING) Unpause(sweep);
       sweep.dirty = true;
     }
     if (!sweep.dirty) continue;

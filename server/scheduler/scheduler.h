@@ -19,6 +19,12 @@
 //  * A job is shared by all sweeps that need its key, and cancelled when the last live one is.
 //  * A sweep may have jobs sealed: BLOCKED, and never leased for it, until it lets them go or drops them (OnPlanChange).
 //    A job that another live sweep needs unsealed runs for that one.
+//  * A job that failed on a worker goes to another one where one could take it, for a while (steer_us). One that is on
+//    its last try and whose last worker was lost starts alone: beside jobs only that have run for a while (proven_us), and
+//    for so long nothing else is leased to its worker. So whoever kills the worker then is known, and no job is given up
+//    for having run beside it.
+//  * A sweep with too many failures of one signature is paused (the breaker): nothing is leased for it until it is
+//    resumed; what runs goes on, and a job that another live sweep needs runs for that one.
 //  * A verification repeats a finished job under the same key: it belongs to no sweep, stands for no key, and changes no
 //    stored state.
 //  * A stored end state is collected when no job that may still run, and no failed one that may be retried, needs it; a
@@ -30,6 +36,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -53,6 +60,12 @@ struct SchedulerOptions {
   // Before a job that failed is leased again: so long after its first failure, five times as long after each further
   // one, a minute at most.
   int64_t retry_delay_us = 1'000'000;
+  // How long a job that failed on a worker is kept for another worker, busy as that may be.
+  int64_t steer_us = 600'000'000;
+  // How long a job runs before it is taken to be no killer of workers.
+  int64_t proven_us = 60'000'000;
+  // Failures of one signature that pause a sweep that states no number of its own; 0: never.
+  int32_t sweep_max_failures = 50;
   // Whether an artifact is stored; asked for end states, when a result names them and when a job is to start from them.
   // Unset: all are.
   std::function<bool(const std::string& sha256)> has_artifact;
@@ -116,7 +129,10 @@ class Scheduler {
     std::vector<SweepRow> sweeps;  // attached, cancelled ones too
     int class_id = 0;
     LeaseRank rank;                // while QUEUED
+    bool held = false;             // while QUEUED: every live sweep that needs it is paused; stands in neither queue
     int64_t not_before_us = 0;     // while QUEUED; monotonic: stands in delayed_ until then, 0: stands in ready_
+    int64_t proven_at_us = 0;      // while RUNNING; monotonic
+    int64_t steer_until_us = 0;    // monotonic: kept from the workers of failed_on until then, where another can take it
     int64_t progress = 0;          // training steps done of this stage
     double tokens_per_second = 0;  // while RUNNING
     bool granted_keep_optimizer = false;
@@ -131,6 +147,7 @@ class Scheduler {
     double tokens_per_second = 0;
     std::unordered_set<JobRow> sealed;  // of record.jobs
     int64_t sealed_blocked = 0;         // jobs with record.sealed
+    std::map<std::string, SweepFailures> failures;  // by signature
     int64_t version = 0;                // grows with every change of a job of the sweep
     bool dirty = false, touched = false;
   };
@@ -160,7 +177,8 @@ class Scheduler {
 
   // NotFound; FailedPrecondition: over already.
   absl::Status OnCancelSweep(SweepRow sweep, Now now, Effects* effects);
-  // New jobs for those that failed or were cancelled, and what they need. Revives a cancelled sweep. Returns how many.
+  // New jobs for those that failed or were cancelled, and what they need. Revives a cancelled sweep, and resumes a paused
+  // one. Returns how many.
   absl::StatusOr<int64_t> OnRetry(SweepRow sweep, Now now, Effects* effects);
   // Adds jobs to a sweep that is not cancelled, lets sealed ones go, drops others, and writes down where it stands now.
   // NotFound: a key to unseal or drop is none of the sweep's. FailedPrecondition: the sweep is cancelled.
@@ -169,6 +187,9 @@ class Scheduler {
   // without running, is itself a verification, or the state that it starts from is not stored any more.
   absl::StatusOr<std::vector<JobRow>> OnVerify(const std::vector<JobRow>& jobs, Now now, Effects* effects);
   absl::Status CanVerify(JobRow job) const;
+  // Goes on with a paused sweep; what its breaker counts starts again at 0. With `max_failures`, that is its limit from
+  // now on. FailedPrecondition: it is not paused.
+  absl::Status OnResume(SweepRow sweep, std::optional<int32_t> max_failures, Now now, Effects* effects);
   // The job and all that depend on it. FailedPrecondition: final already.
   absl::Status OnCancelJob(JobRow job, Now now, Effects* effects);
 
@@ -179,6 +200,9 @@ class Scheduler {
   absl::StatusOr<SyncDecision> OnPoll(const v1::SyncRequest& request, Now now, Effects* effects);
   // Takes the attempts of silent workers away.
   void OnTick(Now now, Effects* effects);
+  // The coordinator itself stood still for so long (it was stopped, its machine was): nobody's silence. Call it before
+  // the first event after that.
+  void OnStall(int64_t stall_us);
   // NotFound: no such worker.
   absl::Status OnDrain(const std::string& worker_id, Now now, Effects* effects);
 
@@ -200,6 +224,8 @@ class Scheduler {
   const Worker* FindWorker(const std::string& worker_id) const;
   const std::map<std::string, Worker>& workers() const { return workers_; }
   bool StateAvailable(const std::string& stage_key, bool with_optimizer) const;
+  // Failures of one signature that pause the sweep; 0: never.
+  int32_t FailureLimit(const Sweep& sweep) const;
   // Whether the job would be run as a new one if a sweep asked for it now.
   bool IsReusable(const std::string& key) const;
 
@@ -250,6 +276,24 @@ class Scheduler {
   void UpdateSeal(JobRow job, Now now);  // after its attachments may have changed
   void Drop(SweepRow sweep, const std::vector<JobRow>& jobs, Now now);
 
+  // scheduler_breaker.cc
+  void AddFailure(Job& job, Now now);
+  void TakeBackFailure(Job& job);
+  void CountFailure(const Job& job, const v1::Failure& failure);  // in the breakers of its sweeps
+  void Pause(Sweep& sweep, const std::string& reason);
+  void Unpause(Sweep& sweep);
+  bool IsActive(SweepRow sweep) const { return IsLive(sweep) && !sweeps_[sweep - 1].record.paused; }
+  bool IsHeld(const Job& job) const;
+  // Its worker was lost, and one more failure ends it.
+  static bool IsOnLastTry(const Job& job);
+  // Something runs there that may yet kill the worker.
+  bool HasUnproven(const Worker& worker, bool only_last_tries, Now now) const;
+  bool MayTake(const Worker& worker, const Job& job, Now now) const;
+  int64_t OthersThatCanTake(const Job& job, Now now) const;  // live workers that it has not failed on
+  bool AnyToTake(const Worker& worker, const std::set<JobRow>& jobs, Now now) const;
+  static std::string WhereItFailed(const JobRecord& record);  // "on workers a (2 times), b"
+  static std::string GivenUpText(const JobRecord& record, const std::string& why);
+
   // scheduler.cc
   Job& At(JobRow row) { return jobs_[row - 1]; }
   Sweep& SweepAt(SweepRow row) { return sweeps_[row - 1]; }
@@ -287,7 +331,7 @@ class Scheduler {
   bool Satisfies(const Worker& worker, const Requirement& requirement) const;
   void UpdateClasses(Worker& worker);
   void LeaseTo(Worker& worker, Now now);
-  bool PickRank(const Worker& worker, int* class_id, LeaseRank* rank) const;
+  bool PickRank(const Worker& worker, Now now, int* class_id, LeaseRank* rank) const;
   void Grant(Worker& worker, int32_t slot, JobRow job, Now now);
   void FillDecision(const Worker& worker, SyncDecision* decision) const;
   int64_t IdleSlots(int class_id) const;
@@ -304,6 +348,7 @@ class Scheduler {
   std::unordered_map<std::string, StageState> states_;
   ReadyQueue ready_;
   std::set<std::pair<int64_t, JobRow>> delayed_;  // QUEUED, but not to be leased before this time
+  size_t held_ = 0;                               // QUEUED jobs that are held
 
   // Of the event that is being handled.
   Effects* effects_ = nullptr;

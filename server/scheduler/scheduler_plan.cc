@@ -229,12 +229,14 @@ JobRow Scheduler::RerunStage(JobRow old_row, JobRow needed_by, Now now) {
   if (is_new) {
     JobRow parent = 0;
     if (old.record.parent != 0) parent = LatestOfKey(At(old.record.parent).record.key)->record.row;
+    // In the place of the latest, which need not be `old`: JobOfSweep finds every job of a key by this chain.
+    const JobRow latest_row = row;
     row = NewJob({.kind = v1::STAGE,
                   .key = old.record.key,
                   .from_step = old.record.from_step,
                   .to_step = old.record.to_step,
                   .requirement = old.record.requirement},
-                 parent, old_row, now);
+                 parent, latest_row, now);
   }
   Job& child = At(needed_by);
   std::erase(At(old_row).children, needed_by);
@@ -302,6 +304,7 @@ absl::StatusOr<int64_t> Scheduler::OnRetry(SweepRow sweep_row, Now now, Effects*
     sweep.touched = true;
     touched_sweeps_.push_back(sweep_row);
   }
+  Unpause(sweep);
   SubmitOutcome outcome;
   Materialise(sweep_row, nodes, now, &outcome);
   if (outcome.new_jobs > 0 && !sweep.record.waiting_for.empty()) {
@@ -342,6 +345,7 @@ absl::Status Scheduler::OnCancelSweep(SweepRow sweep_row, Now now, Effects* effe
     state.keep_all -= sweep.record.keep == v1::KEEP_ALL;
     collection_candidates_.insert(job.record.key);
   }
+  Unpause(sweep);
   sweep.record.state = v1::SWEEP_CANCELLED;
   sweep.record.ended_at_us = now.wall_us;
   sweep.dirty = sweep.touched = true;

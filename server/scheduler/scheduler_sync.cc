@@ -98,6 +98,17 @@ absl::StatusOr<SyncDecision> Scheduler::OnSync(const v1::SyncRequest& request, N
     ProcessReport(worker, request, i, now, &decision);
     if (const Job* job = FindJob(request.attempts(i).job_id())) reported.insert(job->record.row);
   }
+  {
+    // A worker has no more jobs than slots, whatever it had before.
+    std::vector<JobRow> lost;
+    for (const auto& [slot, jobs] : worker.slots) {
+      if (slot >= stored.slots()) lost.insert(lost.end(), jobs.begin(), jobs.end());
+    }
+    for (JobRow row : lost) {
+      LoseAttempt(At(row), Cause::kWorkerRestarted,
+                  absl::StrCat("worker ", stored.worker_id(), " has only ", stored.slots(), " slots now"), now);
+    }
+  }
   if (new_incarnation) {
     // Its former self's attempts died with it, those aside that it says it has.
     std::vector<JobRow> lost;
@@ -186,12 +197,13 @@ void Scheduler::ProcessReport(Worker& worker, const v1::SyncRequest& request, in
       if (!running) {
         const auto slot = worker.slots.find(report.slot());
         // Only evaluations of one state share a slot.
-        const bool slot_taken = slot != worker.slots.end() &&
+        // On the slot that it was granted, if the worker still has it.
+        const bool slot_taken = report.slot() != record.slot || report.slot() >= worker.record.info.slots() ||
+                                (slot != worker.slots.end() &&
                                 (record.kind == v1::STAGE || At(slot->second.front()).record.kind == v1::STAGE ||
-                                 At(slot->second.front()).record.parent != record.parent);
+                                 At(slot->second.front()).record.parent != record.parent));
         if (record.attempt_state != AttemptState::kLost || slot_taken) return;
-        record.failures -= 1;  // it was counted for a loss that was none
-        record.slot = report.slot();
+        TakeBackFailure(job);  // it was counted for a loss that was none
         EndAttempt(job, AttemptState::kRunning, nullptr);
         Move(job, v1::RUNNING, Cause::kReattached, now);
         worker.slots[report.slot()].push_back(record.row);
@@ -224,7 +236,7 @@ void Scheduler::ProcessReport(Worker& worker, const v1::SyncRequest& request, in
         EndAttempt(job, AttemptState::kReleased, nullptr);
         Move(job, v1::QUEUED, Cause::kReleased, now);
       } else if (record.attempt_state == AttemptState::kLost) {
-        record.failures -= 1;
+        TakeBackFailure(job);
         EndAttempt(job, AttemptState::kReleased, nullptr);
       }
       return answer(true, "");
@@ -294,7 +306,8 @@ void Scheduler::ProcessFailure(Job& job, const v1::Failure& reported, Now now) {
     // Told late: the loss was counted when it was noticed. An attempt that said already how it ended has said it all.
     if (record.attempt_state != AttemptState::kLost) return;
     EndAttempt(job, AttemptState::kFailed, &failure);
-    if (!rule.counts) record.failures -= 1;
+    if (!rule.counts) TakeBackFailure(job);
+    if (rule.counts) CountFailure(job, failure);
     if (!rule.retried) {
       Move(job, v1::FAILED, Cause::kInvalidConfig, now, failure.message());
       SettleChildren(record.row, now);
@@ -302,13 +315,17 @@ void Scheduler::ProcessFailure(Job& job, const v1::Failure& reported, Now now) {
     return;
   }
   EndAttempt(job, AttemptState::kFailed, &failure);
-  if (rule.counts) record.failures += 1;
+  if (rule.counts) {
+    AddFailure(job, now);
+    CountFailure(job, failure);
+  }
   if (!rule.counts) {
     Move(job, v1::QUEUED, Cause::kPreempted, now, failure.message());
   } else if (rule.retried && record.failures < record.max_failures) {
     Move(job, v1::QUEUED, Cause::kRetryableFailure, now, failure.message());
   } else {
-    Move(job, v1::FAILED, rule.retried ? Cause::kFailureLimit : Cause::kInvalidConfig, now, failure.message());
+    Move(job, v1::FAILED, rule.retried ? Cause::kFailureLimit : Cause::kInvalidConfig, now,
+         rule.retried ? GivenUpText(record, failure.message()) : failure.message());
     SettleChildren(record.row, now);
   }
 }
@@ -317,12 +334,16 @@ void Scheduler::LoseAttempt(Job& job, Cause cause, const std::string& text, Now 
   v1::Failure failure;
   failure.set_kind(v1::WORKER_LOST);
   failure.set_message(text);
+  // The first loss is the node's trouble as a rule; a job that loses one worker after the other counts.
+  const bool again = job.record.failures > 0 && job.record.last_failure != nullptr &&
+                     job.record.last_failure->kind() == v1::WORKER_LOST;
   EndAttempt(job, AttemptState::kLost, &failure);
-  job.record.failures += 1;
+  AddFailure(job, now);
+  if (again) CountFailure(job, failure);
   if (job.record.failures < job.record.max_failures) {
     Move(job, v1::QUEUED, cause, now, text);
   } else {
-    Move(job, v1::FAILED, Cause::kFailureLimit, now, text);
+    Move(job, v1::FAILED, Cause::kFailureLimit, now, GivenUpText(job.record, text));
     SettleChildren(job.record.row, now);
   }
 }
@@ -394,6 +415,10 @@ void Scheduler::OnTick(Now now, Effects* effects) {
   Finish(now);
 }
 
+void Scheduler::OnStall(int64_t stall_us) {
+  for (auto& [id, worker] : workers_) worker.deadline_us += stall_us;
+}
+
 void Scheduler::ExpireLeases(Now now) {
   for (auto& [id, worker] : workers_) {
     if (worker.deadline_us > now.monotonic_us) continue;
@@ -436,25 +461,32 @@ void Scheduler::UpdateClasses(Worker& worker) {
   }
 }
 
-// The next thing for this worker: the first in lease order; among equals of one level, one whose state the worker
-// holds.
-bool Scheduler::PickRank(const Worker& worker, int* class_id, LeaseRank* rank) const {
+// The next thing for this worker: the first in lease order that it may take; among equals of one level, one whose state
+// the worker holds.
+bool Scheduler::PickRank(const Worker& worker, Now now, int* class_id, LeaseRank* rank) const {
   bool found = false;
   for (int id : worker.classes) {
-    const ReadyQueue::Class& queue = ready_.queue(id);
-    if (queue.empty() || (found && !(queue.begin()->first < *rank))) continue;
-    *class_id = id;
-    *rank = queue.begin()->first;
-    found = true;
+    for (const auto& [first, jobs] : ready_.queue(id)) {
+      if (found && !(first < *rank)) break;
+      if (!AnyToTake(worker, jobs, now)) continue;
+      *class_id = id;
+      *rank = first;
+      found = true;
+      break;
+    }
   }
   if (!found) return false;
   for (const std::string& key : worker.held_stage_keys) {
     const Job* stage = LatestOfKey(key);
     if (stage == nullptr || stage->record.kind != v1::STAGE) continue;
     LeaseRank held = *rank;
+    const auto may_take = [&] {
+      const std::set<JobRow>* jobs = ready_.At(*class_id, held);
+      return jobs != nullptr && AnyToTake(worker, *jobs, now);
+    };
     if (!rank->is_stage) {
       held.sequence = stage->record.row;
-      if (ready_.At(*class_id, held) != nullptr) {
+      if (may_take()) {
         *rank = held;
         break;
       }
@@ -462,7 +494,7 @@ bool Scheduler::PickRank(const Worker& worker, int* class_id, LeaseRank* rank) c
     }
     for (JobRow child : stage->children) {
       held.sequence = child;
-      if (job(child).record.kind == v1::STAGE && ready_.At(*class_id, held) != nullptr) {
+      if (job(child).record.kind == v1::STAGE && may_take()) {
         *rank = held;
         return true;
       }
@@ -488,9 +520,10 @@ void Scheduler::LeaseTo(Worker& worker, Now now) {
   UpdateClasses(worker);
   for (int32_t slot = 0; slot < worker.record.info.slots(); ++slot) {
     if (worker.slots.contains(slot)) continue;
+    if (HasUnproven(worker, /*only_last_tries=*/true, now)) return;
     int class_id = 0;
     LeaseRank rank;
-    if (!PickRank(worker, &class_id, &rank)) return;
+    if (!PickRank(worker, now, &class_id, &rank)) return;
     const std::set<JobRow>& ready = *ready_.At(class_id, rank);
     // Those of one rank start from the same state.
     if (StateCollection lost; StateIsGone(*ready.begin(), &lost)) {
@@ -507,7 +540,13 @@ void Scheduler::LeaseTo(Worker& worker, Now now) {
     std::vector<JobRow> taken;
     for (JobRow row : ready) {
       if (taken.size() == batch) break;
+      if (!MayTake(worker, job(row), now)) continue;
+      const bool alone = IsOnLastTry(job(row));
+      if (alone && !taken.empty()) continue;
+      // The slot is kept for it: what runs beside it ends or is proven soon.
+      if (alone && HasUnproven(worker, /*only_last_tries=*/false, now)) return;
       taken.push_back(row);
+      if (alone) break;
     }
     for (JobRow row : taken) Grant(worker, slot, row, now);
   }
@@ -520,6 +559,7 @@ void Scheduler::Grant(Worker& worker, int32_t slot, JobRow row, Now now) {
   record.worker_id = worker.record.info.worker_id();
   record.slot = slot;
   record.attempt_state = AttemptState::kRunning;
+  job.proven_at_us = now.monotonic_us + options_.proven_us;
   const auto state = states_.find(record.key);
   job.granted_keep_optimizer = record.kind == v1::STAGE && record.verify_of == 0 && state != states_.end() &&
                                (state->second.stages_in_need > 0 || state->second.keep_all > 0);

@@ -559,10 +559,10 @@ TEST_F(SchedulerTest, ExplainsEveryState) {
   EXPECT_EQ(explain(1).text, "It is running: attempt 1 on worker w, slot 0, at step 25 of 100.");
   worker.Sync({worker.Failure(1, v1::OUT_OF_MEMORY)});
   EXPECT_EQ(explain(1).text,
-            "It is tried again in 1.0s. It has failed 1 of at most 3 times; the last time: out_of_memory: broken.");
+            "It is tried again in 1.0s. It has failed 1 of at most 3 times, on worker w; the last time: out_of_memory: broken.");
   rig.Advance(1'000'000);
   worker.Sync({worker.Diverged(2, 9)});
-  EXPECT_THAT(explain(1).text, HasSubstr("It has failed 1 of at most 3 times; the last time: out_of_memory: broken."));
+  EXPECT_THAT(explain(1).text, HasSubstr("It has failed 1 of at most 3 times, on worker w; the last time: out_of_memory: broken."));
   worker.Sync({worker.Failure(1, v1::INVALID_CONFIG)});
   EXPECT_THAT(explain(1).text, HasSubstr("It failed after 2 attempts. invalid_config: broken."));
   EXPECT_THAT(explain(3).text, HasSubstr("It never ran, because its parent failed: stage job_1"));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -51,20 +52,23 @@ class SnapshotStore {
     for (const SweepJobChange& change : effects.unsealed) {
       ASSERT_EQ(std::erase(sweeps_[change.sweep].sealed_jobs, change.job), 1u) << "unsealed, but was not sealed";
     }
-    for (const AttemptStart& start : effects.attempt_starts) {
-      ASSERT_FALSE(jobs_[start.job].sealed) << "a sealed job was leased";
-      ASSERT_TRUE(attempts_.emplace(std::pair(start.job, start.attempt), AttemptState::kRunning).second)
-          << "attempt " << start.attempt << " of job row " << start.job << " was granted twice";
-    }
     for (const AttemptChange& change : effects.attempt_changes) {
       const auto attempt = attempts_.find({change.job, change.attempt});
       ASSERT_NE(attempt, attempts_.end());
       attempt->second = change.state;
     }
+    for (const AttemptStart& start : effects.attempt_starts) {
+      ASSERT_FALSE(jobs_[start.job].sealed) << "a sealed job was leased";
+      ASSERT_TRUE(attempts_.emplace(std::pair(start.job, start.attempt), AttemptState::kRunning).second)
+          << "attempt " << start.attempt << " of job row " << start.job << " was granted twice";
+    }
     for (const Transition& transition : effects.transitions) {
       edges_.insert({transition.from, transition.to, transition.cause});
     }
     for (JobRow job : effects.diverged_unrun) RecordResult(job);
+    for (const SweepFailures& failures : effects.sweep_failures) {
+      sweep_failures_[{failures.sweep, failures.signature}] = failures;
+    }
     for (const WorkerRecord& worker : effects.workers) {
       WorkerRecord& stored = workers_[worker.info.worker_id()];
       std::vector<std::string> retired = std::move(stored.retired_incarnations);
@@ -96,6 +100,7 @@ class SnapshotStore {
     for (const auto& [row, sweep] : sweeps_) snapshot.sweeps.push_back(sweep);
     for (const auto& [id, worker] : workers_) snapshot.workers.push_back(worker);
     for (const auto& [key, state] : states_) snapshot.states.push_back(state);
+    for (const auto& [key, failures] : sweep_failures_) snapshot.sweep_failures.push_back(failures);
     return snapshot;
   }
 
@@ -114,6 +119,7 @@ class SnapshotStore {
   std::map<std::string, StateAvailability> states_;
   std::map<std::pair<JobRow, int64_t>, AttemptState> attempts_;
   std::map<JobRow, int> results_;
+  std::map<std::pair<SweepRow, std::string>, SweepFailures> sweep_failures_;
   std::set<Edge> edges_;
 };
 
@@ -163,6 +169,12 @@ class SchedulerRig {
     EXPECT_TRUE(count.ok()) << count.status();
     Done(effects);
     return count.value_or(-1);
+  }
+  absl::Status Resume(SweepRow sweep, std::optional<int32_t> max_failures = std::nullopt) {
+    Effects effects;
+    const absl::Status status = scheduler->OnResume(sweep, max_failures, now(), &effects);
+    Done(effects);
+    return status;
   }
   SubmitOutcome Change(const PlanChange& change) {
     Effects effects;
@@ -217,7 +229,7 @@ class SchedulerRig {
       const JobRecord& job = scheduler->job(stored.row).record;
       if (stored.state != job.state || stored.parent != job.parent || stored.attempt != job.attempt ||
           stored.attempt_state != job.attempt_state || stored.failures != job.failures ||
-          stored.outcome != job.outcome || stored.diverged_at_step != job.diverged_at_step ||
+          stored.failed_on != job.failed_on || stored.outcome != job.outcome || stored.diverged_at_step != job.diverged_at_step ||
           stored.worker_id != job.worker_id || stored.slot != job.slot || stored.ended_at_us != job.ended_at_us ||
           stored.sealed != job.sealed || stored.verify_of != job.verify_of) {
         return "of job " + job.job_id;
@@ -234,8 +246,25 @@ class SchedulerRig {
           sealed != std::set<JobRow>(known.begin(), known.end())) {
         return "of the seal of sweep " + sweep.name;
       }
+      if (stored.paused != sweep.paused || stored.pause_reason != sweep.pause_reason ||
+          stored.max_failures != sweep.max_failures) {
+        return "of the breaker of sweep " + sweep.name;
+      }
       if (stored.state != sweep.state || stored.ended_at_us != sweep.ended_at_us || stored_jobs != jobs)
         return "of sweep " + sweep.name;
+    }
+    std::map<SweepRow, size_t> signatures;
+    for (const SweepFailures& stored : snapshot.sweep_failures) {
+      const auto& known = scheduler->sweep(stored.sweep).failures;
+      const auto found = known.find(stored.signature);
+      if (found == known.end() || found->second.failures != stored.failures ||
+          found->second.since_resume != stored.since_resume || found->second.last_job != stored.last_job) {
+        return "of the failures \"" + stored.signature + "\"";
+      }
+      ++signatures[stored.sweep];
+    }
+    for (SweepRow row = 1; row <= static_cast<SweepRow>(scheduler->sweep_count()); ++row) {
+      if (signatures[row] != scheduler->sweep(row).failures.size()) return "some signatures of failures";
     }
     for (const StateAvailability& state : snapshot.states) {
       if (state.weights != scheduler->StateAvailable(state.stage_key, false)) return "weights of " + state.stage_key;

@@ -51,6 +51,9 @@ class FakeCoordinator : public Coordinator {
   absl::StatusOr<v1::RetrySweepResponse> RetrySweep(const v1::RetrySweepRequest&) override {
     return Say(v1::RetrySweepResponse());
   }
+  absl::StatusOr<v1::Sweep> ResumeSweep(const v1::ResumeSweepRequest& request) override {
+    return Say(Named(request.sweep()));
+  }
   absl::StatusOr<v1::Sweep> LockSweep(const v1::LockSweepRequest& request) override {
     return Say(Named(request.sweep()));
   }

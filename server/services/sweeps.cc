@@ -44,6 +44,11 @@ grpc::Status SweepsService::RetrySweep(grpc::ServerContext*, const v1::RetrySwee
   return Answer(coordinator_, &Coordinator::RetrySweep, *request, response);
 }
 
+grpc::Status SweepsService::ResumeSweep(grpc::ServerContext*, const v1::ResumeSweepRequest* request,
+                                        v1::Sweep* response) {
+  return Answer(coordinator_, &Coordinator::ResumeSweep, *request, response);
+}
+
 grpc::Status SweepsService::LockSweep(grpc::ServerContext*, const v1::LockSweepRequest* request, v1::Sweep* response) {
   return Answer(coordinator_, &Coordinator::LockSweep, *request, response);
 }

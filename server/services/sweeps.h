@@ -24,6 +24,7 @@ class SweepsService final : public v1::Sweeps::Service {
                            v1::Sweep* response) override;
   grpc::Status RetrySweep(grpc::ServerContext* context, const v1::RetrySweepRequest* request,
                           v1::RetrySweepResponse* response) override;
+  grpc::Status ResumeSweep(grpc::ServerContext* context, const v1::ResumeSweepRequest* request, v1::Sweep* response) override;
   grpc::Status LockSweep(grpc::ServerContext* context, const v1::LockSweepRequest* request, v1::Sweep* response) override;
   grpc::Status ExtendSweep(grpc::ServerContext* context, const v1::ExtendSweepRequest* request, v1::SubmitSweepResponse* response) override;
 

@@ -86,13 +86,28 @@ absl::Status LoadJobs(Connection& db, std::vector<JobRecord>* jobs) {
   }
 }
 
+// On which workers the jobs failed, by the attempts that count.
+absl::Status LoadFailures(Connection& db, std::vector<JobRecord>* jobs) {
+  ABLATE_ASSIGN_OR_RETURN(
+      Statement rows,
+      db.Query("SELECT job, worker_id FROM attempts WHERE state = 'LOST' OR (state = 'FAILED' AND failure_kind <> "
+               "'preempted') ORDER BY job, attempt"));
+  while (true) {
+    ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
+    if (!row) return absl::OkStatus();
+    const int64_t job = rows.Int(0);
+    if (job < 1 || job > static_cast<int64_t>(jobs->size())) return absl::DataLossError("job rows have gaps");
+    (*jobs)[job - 1].failed_on.push_back(rows.Text(1));
+  }
+}
+
 absl::Status LoadSweepRows(Connection& db, std::vector<SweepRecord>* sweeps) {
   {
     ABLATE_ASSIGN_OR_RETURN(
         Statement rows,
-        db.Query(
-            "SELECT row, sweep_id, name, description, state, spec_sha256, plan_sha256, priority, keep, "
-            "arms, seeds, created_at_us, ended_at_us, phase, pending, sealed, waiting_for FROM sweeps ORDER BY row"));
+        db.Query("SELECT row, sweep_id, name, description, state, spec_sha256, plan_sha256, priority, keep, "
+                 "arms, seeds, created_at_us, ended_at_us, phase, pending, sealed, waiting_for, max_failures, pause_reason "
+                 "FROM sweeps ORDER BY row"));
     while (true) {
       ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
       if (!row) break;
@@ -114,6 +129,9 @@ absl::Status LoadSweepRows(Connection& db, std::vector<SweepRecord>* sweeps) {
       sweep.pending = rows.Int(14) != 0;
       sweep.sealed = rows.Int(15) != 0;
       sweep.waiting_for = rows.Text(16);
+      sweep.max_failures = rows.IsNull(17) ? kServersMaxFailures : static_cast<int32_t>(rows.Int(17));
+      sweep.pause_reason = rows.Text(18);
+      sweep.paused = !sweep.pause_reason.empty();
     }
   }
   return absl::OkStatus();
@@ -129,6 +147,16 @@ absl::Status LoadSweeps(Connection& db, std::vector<SweepRecord>* sweeps) {
     if (sweep < 1 || sweep > static_cast<int64_t>(sweeps->size())) return absl::DataLossError("sweep rows have gaps");
     (*sweeps)[sweep - 1].jobs.push_back(rows.Int(1));
     if (rows.Int(2) != 0) (*sweeps)[sweep - 1].sealed_jobs.push_back(rows.Int(1));
+  }
+}
+
+absl::Status LoadSweepFailures(Connection& db, std::vector<SweepFailures>* failures) {
+  ABLATE_ASSIGN_OR_RETURN(
+      Statement rows, db.Query("SELECT sweep, signature, failures, since_resume, last_job FROM sweep_failures"));
+  while (true) {
+    ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
+    if (!row) return absl::OkStatus();
+    failures->push_back({rows.Int(0), rows.Text(1), rows.Int(2), rows.Int(3), rows.Int(4)});
   }
 }
 
@@ -174,7 +202,9 @@ absl::Status LoadWorkers(Connection& db, std::vector<WorkerRecord>* workers) {
 absl::StatusOr<SchedulerSnapshot> LoadSnapshot(Connection& db) {
   SchedulerSnapshot snapshot;
   ABLATE_RETURN_IF_ERROR(LoadJobs(db, &snapshot.jobs));
+  ABLATE_RETURN_IF_ERROR(LoadFailures(db, &snapshot.jobs));
   ABLATE_RETURN_IF_ERROR(LoadSweeps(db, &snapshot.sweeps));
+  ABLATE_RETURN_IF_ERROR(LoadSweepFailures(db, &snapshot.sweep_failures));
   ABLATE_RETURN_IF_ERROR(LoadWorkers(db, &snapshot.workers));
   ABLATE_ASSIGN_OR_RETURN(Statement rows,
                           db.Query("SELECT s.key, c.weights_sha256 IS NOT NULL, c.optimizer_sha256 IS NOT NULL, "

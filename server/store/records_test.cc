@@ -177,6 +177,7 @@ void ExpectSame(const SchedulerSnapshot& a, const SchedulerSnapshot& b) {
     EXPECT_EQ(x.attempt, y.attempt);
     EXPECT_EQ(x.attempt_state, y.attempt_state);
     EXPECT_EQ(x.failures, y.failures);
+    EXPECT_EQ(x.failed_on, y.failed_on) << x.job_id;
     EXPECT_EQ(x.max_failures, y.max_failures);
     EXPECT_EQ(x.outcome, y.outcome);
     EXPECT_EQ(x.diverged_at_step, y.diverged_at_step);
@@ -201,7 +202,16 @@ void ExpectSame(const SchedulerSnapshot& a, const SchedulerSnapshot& b) {
     EXPECT_EQ(x.keep, y.keep);
     EXPECT_EQ(x.priority, y.priority);
     EXPECT_EQ(x.ended_at_us, y.ended_at_us);
+    EXPECT_EQ(x.paused, y.paused);
+    EXPECT_EQ(x.pause_reason, y.pause_reason);
+    EXPECT_EQ(x.max_failures, y.max_failures);
     EXPECT_THAT(x.jobs, ::testing::UnorderedElementsAreArray(y.jobs));
+  }
+  ASSERT_EQ(a.sweep_failures.size(), b.sweep_failures.size());
+  for (size_t i = 0; i < a.sweep_failures.size(); ++i) {
+    const SweepFailures &x = a.sweep_failures[i], &y = b.sweep_failures[i];
+    EXPECT_EQ(std::tie(x.sweep, x.signature, x.failures, x.since_resume, x.last_job),
+              std::tie(y.sweep, y.signature, y.failures, y.since_resume, y.last_job));
   }
   ASSERT_EQ(a.workers.size(), b.workers.size());
   for (size_t i = 0; i < a.workers.size(); ++i) {
@@ -244,6 +254,75 @@ TEST_F(RecordsTest, WhatEffectsWroteIsWhatARestartReads) {
   persist();
   (void)rig_.CancelSweep(1);
   persist();
+}
+
+// What a sweep's breaker knows survives the coordinator.
+TEST_F(RecordsTest, FailuresAndPausesAreReadBack) {
+  AddSweep(2, 2, 0);
+  const auto apply = [&] {
+    const Effects effects = rig_.last;
+    ASSERT_TRUE(Write([&](Connection& db) { return ApplyEffects(db, effects, 7); }).ok());
+  };
+  ASSERT_TRUE(rig_.Resume(1).code() == absl::StatusCode::kFailedPrecondition);
+  WorkerHand worker(&rig_, "w", 1);
+  for (int i = 0; i < 52 && !rig_.sweep(1).paused; ++i) {
+    const SyncDecision decision = worker.Sync();
+    apply();
+    if (decision.desired.empty()) break;
+    worker.Sync({worker.Failure(decision.desired[0].job, v1::TIMEOUT)});
+    apply();
+    rig_.Advance(100'000'000);
+  }
+  ExpectSame(Read<SchedulerSnapshot>(LoadSnapshot), rig_.store.Snapshot());
+  EXPECT_THAT(Rows("SELECT signature, failures, since_resume FROM sweep_failures"),
+              ElementsAre("timeout: broken|12|12"));
+  EXPECT_EQ(rig_.job(1).failed_on.size(), 3u);
+}
+
+// The last word on it is the database's.
+TEST_F(RecordsTest, ASlotHasOneJobAtATime) {
+  AddSweep(2, 2, 2);
+  const auto grant = [&](std::vector<JobRow> jobs, int32_t slot, int64_t attempt = 1) {
+    return Write([&](Connection& db) -> absl::Status {
+      Effects effects;
+      WorkerRecord worker;
+      worker.info.set_worker_id("w");
+      worker.info.set_incarnation("i");
+      worker.info.set_slots(2);
+      effects.workers.push_back(worker);
+      for (JobRow job : jobs) {
+        JobRecord record = rig_.job(job);
+        record.state = v1::RUNNING;
+        record.attempt = attempt;
+        effects.changed.push_back(record);
+        effects.attempt_starts.push_back(
+            {.job = job, .attempt = attempt, .worker_id = "w", .incarnation = "i", .slot = slot});
+      }
+      return ApplyEffects(db, effects, 1);
+    });
+  };
+  EXPECT_TRUE(grant({1}, 0).ok());
+  EXPECT_THAT(std::string(grant({2}, 0).message()), HasSubstr("two jobs on one slot"));
+  EXPECT_THAT(std::string(grant({2}, 2).message()), HasSubstr("a worker has no such slot"));
+  EXPECT_THAT(std::string(grant({2}, -1).message()), HasSubstr("a worker has no such slot"));
+  EXPECT_TRUE(Rows("SELECT 1 FROM attempts WHERE job = 2").empty());
+  // Evaluations of one state share a slot; those of another state, or a stage, do not join them.
+  EXPECT_TRUE(grant({5, 6}, 1).ok());
+  EXPECT_FALSE(grant({7}, 1).ok());
+  EXPECT_FALSE(grant({3}, 1).ok());
+  // What has ended makes room.
+  ASSERT_TRUE(Write([&](Connection& db) -> absl::Status {
+                Effects effects;
+                effects.attempt_changes.push_back({.job = 1, .attempt = 1, .state = AttemptState::kLost});
+                return ApplyEffects(db, effects, 1);
+              }).ok());
+  EXPECT_TRUE(grant({2}, 0).ok());
+  // And the one that was thought lost may not come back to it.
+  EXPECT_FALSE(Write([&](Connection& db) -> absl::Status {
+                 Effects effects;
+                 effects.attempt_changes.push_back({.job = 1, .attempt = 1, .state = AttemptState::kRunning});
+                 return ApplyEffects(db, effects, 1);
+               }).ok());
 }
 
 TEST_F(RecordsTest, WordsOfStatesCompareWithoutRegardToCase) {

@@ -15,6 +15,10 @@ std::optional<std::string_view> OutcomeName(v1::Outcome outcome) {
   return std::nullopt;
 }
 
+std::optional<int64_t> MaxFailuresColumn(const SweepRecord& sweep) {
+  return sweep.max_failures == kServersMaxFailures ? std::nullopt : std::optional<int64_t>(sweep.max_failures);
+}
+
 struct FailureColumns {
   std::optional<std::string_view> kind;
   std::optional<std::string> message;
@@ -70,12 +74,6 @@ absl::Status UpdateJobs(Connection& db, const std::vector<JobRecord>& jobs) {
 }
 
 absl::Status WriteAttempts(Connection& db, const Effects& effects, int64_t wall_us) {
-  for (const AttemptStart& start : effects.attempt_starts) {
-    ABLATE_RETURN_IF_ERROR(
-        db.Run("INSERT INTO attempts (job, attempt, worker_id, incarnation, slot, state, started_at_us) "
-               "VALUES (?, ?, ?, ?, ?, 'RUNNING', ?)",
-               start.job, start.attempt, start.worker_id, start.incarnation, start.slot, wall_us));
-  }
   for (const AttemptChange& change : effects.attempt_changes) {
     const bool running = change.state == AttemptState::kRunning;
     const v1::Failure* failure = change.failure.has_value() ? &*change.failure : nullptr;
@@ -94,6 +92,12 @@ absl::Status WriteAttempts(Connection& db, const Effects& effects, int64_t wall_
                AttemptStateName(change.state), running ? std::nullopt : std::optional<int64_t>(wall_us),
                text(std::string(FailureKindName(f.kind()))), text(f.message()), number(f.exit_code()),
                number(f.signal()), number(f.peak_memory_bytes()), text(f.stderr_tail()), change.job, change.attempt));
+  }
+  for (const AttemptStart& start : effects.attempt_starts) {
+    ABLATE_RETURN_IF_ERROR(
+        db.Run("INSERT INTO attempts (job, attempt, worker_id, incarnation, slot, state, started_at_us) "
+               "VALUES (?, ?, ?, ?, ?, 'RUNNING', ?)",
+               start.job, start.attempt, start.worker_id, start.incarnation, start.slot, wall_us));
   }
   return absl::OkStatus();
 }
@@ -139,10 +143,11 @@ absl::Status ApplyEffects(Connection& db, const Effects& effects, int64_t wall_u
   for (const SweepRecord& sweep : effects.sweeps) {
     ABLATE_RETURN_IF_ERROR(
         db.Run("UPDATE sweeps SET state = ?, ended_at_us = ?, description = ?, spec_sha256 = ?, plan_sha256 = ?, "
-               "arms = ?, seeds = ?, phase = ?, pending = ?, sealed = ?, waiting_for = ? WHERE row = ?",
+               "arms = ?, seeds = ?, phase = ?, pending = ?, sealed = ?, waiting_for = ?, max_failures = ?, "
+               "pause_reason = ? WHERE row = ?",
                SweepStateName(sweep.state), OrNull(sweep.ended_at_us), sweep.description, sweep.spec_sha256,
                sweep.plan_sha256, sweep.arms, sweep.seeds, PhaseName(sweep.phase), sweep.pending, sweep.sealed,
-               sweep.waiting_for, sweep.row));
+               sweep.waiting_for, MaxFailuresColumn(sweep), sweep.pause_reason, sweep.row));
   }
   for (const SweepJobChange& change : effects.sweep_jobs) {
     ABLATE_RETURN_IF_ERROR(
@@ -154,6 +159,7 @@ absl::Status ApplyEffects(Connection& db, const Effects& effects, int64_t wall_u
     ABLATE_RETURN_IF_ERROR(
         db.Run("UPDATE sweep_jobs SET sealed = 0 WHERE sweep = ? AND job = ?", change.sweep, change.job));
   }
+  ABLATE_RETURN_IF_ERROR(WriteWorkers(db, effects.workers, wall_us));
   ABLATE_RETURN_IF_ERROR(WriteAttempts(db, effects, wall_us));
   for (const Transition& transition : effects.transitions) {
     ABLATE_RETURN_IF_ERROR(
@@ -163,7 +169,13 @@ absl::Status ApplyEffects(Connection& db, const Effects& effects, int64_t wall_u
                CauseName(transition.cause), transition.attempt, transition.worker_id, transition.text));
   }
   for (JobRow job : effects.diverged_unrun) ABLATE_RETURN_IF_ERROR(WriteDivergedUnrun(db, job, wall_us));
-  return WriteWorkers(db, effects.workers, wall_us);
+  for (const SweepFailures& failures : effects.sweep_failures) {
+    ABLATE_RETURN_IF_ERROR(
+        db.Run("INSERT OR REPLACE INTO sweep_failures (sweep, signature, failures, since_resume, last_job) "
+               "VALUES (?, ?, ?, ?, ?)",
+               failures.sweep, failures.signature, failures.failures, failures.since_resume, failures.last_job));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SaveRequest(Connection& db, const std::string& request_id, const std::string& method,

@@ -234,3 +234,43 @@ CREATE TABLE result_artifacts (
   PRIMARY KEY (evaluation, position)
 ) STRICT;
 CREATE INDEX result_artifacts_by_sha256 ON result_artifacts(sha256);
+
+-- Reliability: a sweep with too many failures of one signature is paused; one job at a time on a slot.
+ALTER TABLE sweeps ADD COLUMN max_failures INTEGER;                -- of one signature, that pause it; 0: never; NULL: as the server says
+ALTER TABLE sweeps ADD COLUMN pause_reason TEXT NOT NULL DEFAULT '';  -- '': not paused
+
+CREATE TABLE sweep_failures (
+  sweep INTEGER NOT NULL REFERENCES sweeps(row),
+  signature TEXT NOT NULL,           -- kind and message without numbers: 'code_error: no such layer #'
+  failures INTEGER NOT NULL,         -- of attempts, ever
+  since_resume INTEGER NOT NULL,     -- what is held against max_failures
+  last_job INTEGER NOT NULL REFERENCES jobs(row),
+  PRIMARY KEY (sweep, signature)
+) STRICT, WITHOUT ROWID;
+
+-- The coordinator grants no slot twice; if it ever would, the commit fails. Evaluations of one state share a slot: they
+-- are done one after the other.
+CREATE INDEX attempts_running ON attempts(worker_id, slot) WHERE state = 'RUNNING';
+CREATE TRIGGER attempts_have_a_slot BEFORE INSERT ON attempts WHEN NEW.state = 'RUNNING'
+BEGIN
+  SELECT RAISE(ABORT, 'a worker has no such slot')
+  WHERE NEW.slot < 0 OR NEW.slot >= (SELECT slots FROM workers WHERE worker_id = NEW.worker_id);
+  SELECT RAISE(ABORT, 'two jobs on one slot')
+  WHERE EXISTS (SELECT 1 FROM attempts AS other
+                JOIN jobs AS theirs ON theirs.row = other.job
+                JOIN jobs AS ours ON ours.row = NEW.job
+                WHERE other.worker_id = NEW.worker_id AND other.slot = NEW.slot AND other.state = 'RUNNING'
+                  AND other.job <> NEW.job AND theirs.state = 'RUNNING' AND theirs.attempt = other.attempt
+                  AND NOT (theirs.kind = 'EVALUATION' AND ours.kind = 'EVALUATION' AND theirs.parent IS ours.parent));
+END;
+CREATE TRIGGER attempts_keep_their_slot BEFORE UPDATE OF state, slot, worker_id ON attempts
+WHEN NEW.state = 'RUNNING' AND OLD.state <> 'RUNNING'
+BEGIN
+  SELECT RAISE(ABORT, 'two jobs on one slot')
+  WHERE EXISTS (SELECT 1 FROM attempts AS other
+                JOIN jobs AS theirs ON theirs.row = other.job
+                JOIN jobs AS ours ON ours.row = NEW.job
+                WHERE other.worker_id = NEW.worker_id AND other.slot = NEW.slot AND other.state = 'RUNNING'
+                  AND other.job <> NEW.job AND theirs.state = 'RUNNING' AND theirs.attempt = other.attempt
+                  AND NOT (theirs.kind = 'EVALUATION' AND ours.kind = 'EVALUATION' AND theirs.parent IS ours.parent));
+END;
