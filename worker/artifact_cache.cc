@@ -13,6 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -365,15 +366,18 @@ absl::StatusOr<ArtifactCache::Pin> ArtifactCache::SettleLocked(const std::string
   return pin;
 }
 
-absl::Status ArtifactCache::Upload(const v1::ArtifactRef& ref, const StopSignal& stop, StopSignal::Mode give_up_at) {
+absl::Status ArtifactCache::Upload(const v1::ArtifactRef& ref, const StopSignal& stop, StopSignal::Mode give_up_at,
+                                   int64_t patience_ms) {
   const std::string path = PathOf(ref.sha256());
   int64_t wait_ms = 0;
   int refusals = 0;
+  int64_t answered_us = Clock::Real().MonotonicMicros();
   for (;;) {
     if (stop.mode() >= give_up_at) return absl::CancelledError("stopped before the upload was done");
     absl::Status status;
     const absl::StatusOr<ArtifactTransport::Stat> there =
         options_.transport->StatArtifact(ref.sha256(), stop, give_up_at);
+    if (there.ok()) answered_us = Clock::Real().MonotonicMicros();
     if (!there.ok()) {
       status = there.status();
     } else if (there->complete) {
@@ -407,6 +411,9 @@ absl::Status ArtifactCache::Upload(const v1::ArtifactRef& ref, const StopSignal&
       if (++refusals == kMaxMismatches) return status;
     } else if (!IsTransient(status)) {
       return status;
+    }
+    if (patience_ms > 0 && Clock::Real().MonotonicMicros() - answered_us >= patience_ms * 1000) {
+      return absl::UnavailableError(absl::StrCat("the coordinator does not answer: ", status.message()));
     }
     LOG_IF(WARNING, wait_ms == 0) << "uploading " << ref.sha256().substr(0, 12) << ": " << status.message()
                                   << "; trying again";

@@ -70,8 +70,10 @@ class ArtifactCache {
 
   // Returns once the coordinator has the file. Keeps trying until `stop` reaches `give_up_at` (Cancelled). DataLoss:
   // the local file is damaged. As FileError: it cannot be read here. A coordinator whose disk is full
-  // (ResourceExhausted) is asked again. InvalidArgument and others of the coordinator: refused for good.
-  absl::Status Upload(const v1::ArtifactRef& ref, const StopSignal& stop, StopSignal::Mode give_up_at);
+  // (ResourceExhausted) is asked again. InvalidArgument and others of the coordinator: refused for good. With
+  // `patience_ms`, Unavailable once the coordinator has not answered for so long.
+  absl::Status Upload(const v1::ArtifactRef& ref, const StopSignal& stop, StopSignal::Mode give_up_at,
+                      int64_t patience_ms = 0);
 
   // Removes a file unless it is pinned.
   void Discard(const std::string& sha256);

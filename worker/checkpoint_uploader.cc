@@ -18,10 +18,10 @@ absl::StatusOr<PinnedCheckpoint> AdoptCheckpoint(ArtifactCache* cache, const Loc
 }
 
 absl::Status UploadCheckpoint(ArtifactCache* cache, const v1::CheckpointRef& ref, const StopSignal& stop,
-                              StopSignal::Mode give_up_at) {
-  ABLATE_RETURN_IF_ERROR(cache->Upload(ref.weights(), stop, give_up_at));
+                              StopSignal::Mode give_up_at, int64_t patience_ms) {
+  ABLATE_RETURN_IF_ERROR(cache->Upload(ref.weights(), stop, give_up_at, patience_ms));
   if (!ref.has_optimizer()) return absl::OkStatus();
-  return cache->Upload(ref.optimizer(), stop, give_up_at);
+  return cache->Upload(ref.optimizer(), stop, give_up_at, patience_ms);
 }
 
 CheckpointUploader::CheckpointUploader(ArtifactCache* cache) : cache_(cache), thread_([this] { Loop(); }) {}

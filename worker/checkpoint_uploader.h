@@ -30,7 +30,7 @@ struct PinnedCheckpoint {
 };
 absl::StatusOr<PinnedCheckpoint> AdoptCheckpoint(ArtifactCache* cache, const LocalCheckpoint& checkpoint);
 absl::Status UploadCheckpoint(ArtifactCache* cache, const v1::CheckpointRef& ref, const StopSignal& stop,
-                              StopSignal::Mode give_up_at);
+                              StopSignal::Mode give_up_at, int64_t patience_ms = 0);
 
 class CheckpointUploader {
  public:

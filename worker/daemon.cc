@@ -20,6 +20,9 @@ constexpr int64_t kDrainSyncMs = 2'000;
 constexpr int kMaxRefusals = 3;
 // The last part of the grace is for telling the coordinator.
 constexpr double kAbandonShare = 0.85;
+// A daemon that has saved everything waits so long for a coordinator that does not answer: it may have been stopped
+// together with this node. What it would have said is in results/, for its next incarnation.
+constexpr int64_t kLastWordsMicros = 2'000'000;
 
 }  // namespace
 
@@ -113,6 +116,8 @@ absl::Status Daemon::Run() {
   bool had_contact = false;
   int refusals = 0;
   int64_t away_since_us = 0;  // 0: the coordinator answers
+  int64_t over_since_us = 0;  // draining, all has ended, and nobody answers; 0: not so
+  int64_t thinned = 0;
   while (WaitUntilDue()) {
     std::vector<std::string> held;
     if (options_.held_stage_keys) held = options_.held_stage_keys();
@@ -120,6 +125,11 @@ absl::Status Daemon::Run() {
     int64_t timeout_ms = kBusySyncMs;
     {
       MutexLock lock(&mutex_);
+      if (state_.thinned() > 0 && thinned == 0) {
+        LOG(WARNING) << "the coordinator has been away for so long that curve points are thinned out: of two neighbours "
+                        "the larger stays";
+      }
+      thinned = state_.thinned();
       state_.SetHeldStageKeys(std::move(held));
       UpdatePause(options_.clock->MonotonicMicros());
       if (state_.idle()) timeout_ms = kIdleSyncMs;
@@ -145,7 +155,7 @@ absl::Status Daemon::Run() {
       }
       had_contact = true;
       refusals = 0;
-      away_since_us = 0;
+      away_since_us = over_since_us = 0;
       Dispatch(actions);
       continue;
     }
@@ -176,13 +186,19 @@ absl::Status Daemon::Run() {
     }
     SpoolUnacknowledged();
     MutexLock lock(&mutex_);
+    if (end_at_us_ == 0 || state_.running() > 0) continue;
     // Nothing to hand back, and nobody there to be told.
-    if (end_at_us_ != 0 && state_.attempts() == 0) break;
+    if (state_.attempts() == 0) break;
+    if (over_since_us == 0) over_since_us = now_us;
+    if (now_us - over_since_us >= kLastWordsMicros) break;
   }
+  SpoolUnacknowledged();
   MutexLock lock(&mutex_);
-  LOG_IF(WARNING, state_.attempts() > 0) << state_.attempts()
-                                         << " attempts could not be handed back in time; the coordinator will"
-                                         << " miss this worker and queue them again";
+  LOG_IF(WARNING, state_.running() > 0) << state_.running()
+                                        << " attempts could not be ended in time; the coordinator will"
+                                        << " miss this worker and queue them again";
+  const int left = state_.attempts() - state_.running();
+  LOG_IF(WARNING, left > 0) << left << " attempts could not be handed back; the next start of this worker does it";
   return absl::OkStatus();
 }
 
@@ -193,8 +209,8 @@ void Daemon::SpoolUnacknowledged() {
     reports = state_.Unacknowledged();
   }
   for (const v1::AttemptReport& report : reports) {
-    // Only results are worth keeping: whatever else ended is queued again when the coordinator misses it.
-    if (report.phase() != v1::AttemptReport::SUCCEEDED) continue;
+    // A result; that it was given back, so that no failure is counted; or how it failed, which nobody else knows.
+    if (report.phase() == v1::AttemptReport::CANCELLED) continue;
     const absl::Status saved = spool_.Save(report);
     LOG_IF(WARNING, !saved.ok()) << "a result is in memory only: " << saved.message();
   }

@@ -1,6 +1,8 @@
 #include "worker/link_state.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -23,6 +25,7 @@ v1::Failure Sendable(v1::Failure failure) {
   failure.set_stderr_tail(ToUtf8(std::string_view(tail).substr(tail.size() - std::min(tail.size(), kMaxFailureText))));
   return failure;
 }
+constexpr int8_t kGone = -1;
 
 }  // namespace
 
@@ -36,7 +39,66 @@ void LinkState::OnProgress(const AttemptKey& key, const TaskProgress& progress) 
   attempt.report.set_tokens_per_second(progress.tokens_per_second);
   if (progress.resumed_from_step) attempt.report.set_resumed_from_step(*progress.resumed_from_step);
   if (progress.points.empty()) return;
-  attempt.points.push_back({++attempt.last_points_sequence, progress.points});
+  attempt.points.push_back({++attempt.last_points_sequence, progress.points, {}});
+  attempt.points_waiting += static_cast<int64_t>(progress.points.size());
+  if (attempt.points_waiting > options_.max_points_waiting) Thin(attempt);
+}
+
+// Merges neighbours, the newest quarter aside: that is what somebody who comes back wants to see whole. Those that stand
+// for the fewest first, so that the curve is thinned evenly. Batches keep their numbers: what was sent and not
+// acknowledged yet is acknowledged as before.
+void LinkState::Thin(Attempt& attempt) {
+  const auto above = [](const v1::CurvePoint& a, const v1::CurvePoint& b) {
+    return std::isnan(a.value()) || (!std::isnan(b.value()) && a.value() > b.value());
+  };
+  const int64_t newest = options_.max_points_waiting / 4;
+  for (int merges = 0; attempt.points_waiting > options_.max_points_waiting - newest && merges < 62; ++merges) {
+    const int64_t old = attempt.points_waiting - newest;
+    std::map<std::string, std::pair<PointBatch*, size_t>> left;  // by metric: the neighbour before, if it may go or merge
+    int64_t seen = 0;
+    for (PointBatch& batch : attempt.points) {
+      batch.merges.resize(batch.points.size(), 0);
+      for (size_t i = 0; i < batch.points.size() && seen < old; ++i, ++seen) {
+        const std::string& metric = batch.points[i].metric();
+        const auto before = left.find(metric);
+        if (batch.merges[i] > merges) {
+          if (before != left.end()) left.erase(before);
+        } else if (before == left.end()) {
+          left.emplace(metric, std::pair(&batch, i));
+        } else {
+          auto [other, index] = before->second;
+          const bool keep_other = above(other->points[index], batch.points[i]);
+          (keep_other ? other->merges[index] : batch.merges[i]) = static_cast<int8_t>(merges + 1);
+          (keep_other ? batch.merges[i] : other->merges[index]) = kGone;
+          left.erase(before);
+        }
+      }
+    }
+    for (PointBatch& batch : attempt.points) {
+      size_t kept = 0;
+      for (size_t i = 0; i < batch.points.size(); ++i) {
+        if (batch.merges[i] == kGone) continue;
+        if (kept != i) {
+          batch.points[kept] = std::move(batch.points[i]);
+          batch.merges[kept] = batch.merges[i];
+        }
+        ++kept;
+      }
+      thinned_ += static_cast<int64_t>(batch.points.size() - kept);
+      attempt.points_waiting -= static_cast<int64_t>(batch.points.size() - kept);
+      batch.points.resize(kept);
+      batch.merges.resize(kept);
+    }
+  }
+  // Of the batches that are empty now only the last number is needed.
+  std::erase_if(attempt.points, [&](const PointBatch& batch) {
+    return batch.points.empty() && batch.sequence != attempt.last_points_sequence;
+  });
+}
+
+int LinkState::running() const {
+  return static_cast<int>(
+      std::count_if(attempts_.begin(), attempts_.end(), [](const auto& item) { return !item.second.ended; }));
 }
 
 void LinkState::OnCheckpoint(const AttemptKey& key, const v1::CheckpointRef& checkpoint) {
@@ -133,7 +195,10 @@ LinkState::Actions LinkState::OnResponse(int64_t sequence, const v1::SyncRespons
     const auto it = attempts_.find({ack.job_id(), ack.attempt()});
     if (it == attempts_.end()) continue;
     std::deque<PointBatch>& points = it->second.points;
-    while (!points.empty() && points.front().sequence <= ack.points_sequence()) points.pop_front();
+    while (!points.empty() && points.front().sequence <= ack.points_sequence()) {
+      it->second.points_waiting -= static_cast<int64_t>(points.front().points.size());
+      points.pop_front();
+    }
   }
   for (auto& [key, attempt] : attempts_) {
     if (attempt.checkpoint_in_request != 0 && attempt.checkpoint_in_request <= sequence) {
@@ -191,6 +256,7 @@ LinkState::Actions LinkState::OnResponse(int64_t sequence, const v1::SyncRespons
 void LinkState::OnFailure(int64_t sequence, int64_t now_us) {
   if (sequence != sequence_ || sequence <= digested_) return;
   backoff_ms_ = backoff_ms_ == 0 ? options_.first_backoff_ms : std::min(backoff_ms_ * 2, options_.max_backoff_ms);
+  if (draining_) backoff_ms_ = std::min(backoff_ms_, options_.drain_backoff_ms);
   // Half of it is random, so that workers that lost the coordinator together do not come back together.
   const int64_t half = std::max<int64_t>(backoff_ms_ / 2, 1);
   const int64_t wait_ms = half + static_cast<int64_t>(jitter_() % static_cast<uint64_t>(half + 1));

@@ -39,6 +39,12 @@ struct LinkOptions {
   int64_t max_backoff_ms = 5'000;
   // A request carries at most so many curve points (about 40 bytes each; gRPC takes messages of 4 MiB).
   int max_points_per_request = 30'000;
+  // At most so many curve points of one attempt wait for an absent coordinator (about 100 bytes each). Above it the curve
+  // is thinned evenly, the newest quarter aside: of two neighbours of a metric the larger stays (NaN counts as largest),
+  // so that a spike is never thinned away.
+  int max_points_waiting = 200'000;
+  // While draining, a coordinator that does not answer is asked again after so long at most.
+  int64_t drain_backoff_ms = 400;
 };
 
 class LinkState {
@@ -83,6 +89,10 @@ class LinkState {
   // Draining, and nothing is left to do or to hand in, and the coordinator was told.
   bool finished() const { return draining_ && attempts_.empty() && drain_told_; }
   int attempts() const { return static_cast<int>(attempts_.size()); }
+  // Attempts that have not ended yet.
+  int running() const;
+  // Curve points that were thinned out so far.
+  int64_t thinned() const { return thinned_; }
   // Ended attempts that wait for their acknowledgement, as they will be reported (without points).
   std::vector<v1::AttemptReport> Unacknowledged() const;
 
@@ -90,6 +100,7 @@ class LinkState {
   struct PointBatch {
     int64_t sequence;
     std::vector<v1::CurvePoint> points;
+    std::vector<int8_t> merges;  // how often each was merged: it stands for 2^merges points; shorter: 0
   };
   struct Attempt {
     v1::AttemptReport report;  // as it will be sent, without points and checkpoint
@@ -97,11 +108,13 @@ class LinkState {
     int64_t ended_in_request = 0;  // the first request that reported the end; 0: none yet
     bool stop_asked = false;
     std::deque<PointBatch> points;
+    int64_t points_waiting = 0;  // in all batches
     int64_t last_points_sequence = 0;
     v1::CheckpointRef checkpoint;  // stage_key empty: none
     int64_t checkpoint_in_request = 0;
   };
 
+  void Thin(Attempt& attempt);
   static AttemptKey KeyOf(const v1::AttemptReport& report) { return {report.job_id(), report.attempt()}; }
   void Due() { next_contact_us_ = 0; }
 
@@ -117,6 +130,7 @@ class LinkState {
   int64_t digested_ = 0;       // highest sequence whose response was digested
   int64_t next_contact_us_ = 0;
   int64_t backoff_ms_ = 0;
+  int64_t thinned_ = 0;
   std::mt19937_64 jitter_;
 };
 

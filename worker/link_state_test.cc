@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 #include <random>
@@ -201,6 +203,80 @@ TEST(LinkStateTest, PointsAreRepeatedUntilTheyAreStored) {
   const v1::SyncRequest rest = link.BuildRequest();
   ASSERT_EQ(rest.attempts(0).points_size(), 1);
   EXPECT_EQ(rest.attempts(0).points(0).step(), 20);
+}
+
+// A coordinator that is away for days must not take this machine's memory; what is left still shows every spike.
+TEST(LinkStateTest, PointsThatWaitAreThinnedAndNoSpikeIsLost) {
+  LinkOptions options = Options();
+  options.max_points_waiting = 100;
+  LinkState link(options);
+  link.OnResponse(link.BuildRequest().sequence(), Desired({Stage("job", 1)}), 0);
+  const auto report = [&](int64_t step, double loss) {
+    TaskProgress progress;
+    progress.step = step;
+    for (const char* metric : {"train_loss", "gradient_norm"}) {
+      v1::CurvePoint& point = progress.points.emplace_back();
+      point.set_metric(metric);
+      point.set_step(step);
+      point.set_value(loss);
+    }
+    link.OnProgress({"job", 1}, progress);
+  };
+  const int64_t last = 5000;
+  for (int64_t step = 1; step <= last; ++step) {
+    report(step, step == 3456 ? std::numeric_limits<double>::quiet_NaN() : step == 777 ? 50.0 : 2.0 + (step % 7) * 0.01);
+  }
+  v1::SyncRequest request = link.BuildRequest();
+  const auto& points = request.attempts(0).points();
+  EXPECT_LE(points.size(), 100);
+  EXPECT_GE(points.size(), 50);
+  EXPECT_EQ(link.thinned(), 2 * last - points.size());
+  bool spike = false, nan = false;
+  std::map<std::string, int64_t> steps;
+  for (const v1::CurvePoint& point : points) {
+    EXPECT_GT(point.step(), steps[point.metric()]) << "in order";
+    steps[point.metric()] = point.step();
+    spike |= point.step() == 777 && point.value() == 50.0;
+    nan |= point.step() == 3456 && std::isnan(point.value());
+  }
+  EXPECT_TRUE(spike);
+  EXPECT_TRUE(nan);
+  EXPECT_EQ(steps["train_loss"], last);
+  EXPECT_EQ(steps["gradient_norm"], last);
+  // Thinned evenly: no stretch of the curve is left without points.
+  std::vector<int64_t> of_loss;
+  for (const v1::CurvePoint& point : points) {
+    if (point.metric() == "train_loss") of_loss.push_back(point.step());
+  }
+  EXPECT_LE(of_loss.front(), 600);
+  for (size_t i = 1; i < of_loss.size(); ++i) EXPECT_LE(of_loss[i] - of_loss[i - 1], 600);
+  // The newest ones are whole.
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(points[points.size() - 1 - i].step(), last - i / 2);
+
+  // They leave, and are acknowledged, as ever.
+  v1::SyncResponse response = Desired({Stage("job", 1)});
+  v1::PointsAck* ack = response.add_points_acks();
+  ack->set_job_id("job");
+  ack->set_attempt(1);
+  ack->set_points_sequence(request.attempts(0).points_sequence());
+  link.OnResponse(request.sequence(), response, 0);
+  EXPECT_EQ(link.BuildRequest().attempts(0).points_size(), 0);
+  report(last + 1, 1);
+  EXPECT_EQ(link.BuildRequest().attempts(0).points_size(), 2);
+}
+
+TEST(LinkStateTest, WhileDrainingACoordinatorThatIsAwayIsAskedSoonAgain) {
+  LinkState link(Options());
+  link.OnResponse(link.BuildRequest().sequence(), Desired({Stage("job", 1)}), 0);
+  for (int i = 0; i < 10; ++i) link.OnFailure(link.BuildRequest().sequence(), 0);
+  EXPECT_GT(link.next_contact_us(), 1'000'000);
+  link.BeginDrain();
+  EXPECT_EQ(link.running(), 1);
+  link.OnFailure(link.BuildRequest().sequence(), 0);
+  EXPECT_LE(link.next_contact_us(), 400'000);
+  link.OnEnded({"job", 1}, Done());
+  EXPECT_EQ(link.running(), 0);
+  EXPECT_EQ(link.attempts(), 1);
 }
 
 TEST(LinkStateTest, WhereAStageBeganIsInEveryReportOnceItIsKnown) {

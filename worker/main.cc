@@ -30,6 +30,7 @@
 #include "base/strings.h"
 #include "base/version.h"
 #include "worker/artifact_cache.h"
+#include "worker/child_guard.h"
 #include "worker/daemon.h"
 #include "worker/gpus.h"
 #include "worker/grpc_client.h"
@@ -259,6 +260,11 @@ int Main() {
   if (access.ok() && !access->token.empty()) ::prctl(PR_SET_DUMPABLE, 0);
   if (!access.ok())
     return Fail(absl::IsInvalidArgument(access.status()) ? kExitUsage : 1, std::string(access.status().message()));
+  // Before there are threads: it forks. After the token has left the environment.
+  const absl::StatusOr<std::unique_ptr<ChildGuard>> guard_or = ChildGuard::Start();
+  if (!guard_or.ok()) return Fail(1, std::string(guard_or.status().message()));
+  const std::unique_ptr<ChildGuard>& guard = *guard_or;
+
   const std::string address = access->address;
   const bool noop = absl::GetFlag(FLAGS_executor) == "noop";
   const std::string program =
@@ -303,8 +309,9 @@ int Main() {
     sandbox = *std::move(prepared);
   }
   TrainerExecutorOptions trainer;
-  const auto command_of = [=](int slot) {
+  const auto command_of = [=, guard = guard.get()](int slot) {
     TrainerCommand command;
+    command.guard = guard;
     command.argv = {program, "--threads", absl::StrCat(threads), "--recompute", absl::GetFlag(FLAGS_recompute)};
     const std::vector<std::string> device =
         cuda ? gpus.TrainerFlags(slot) : std::vector<std::string>{"--device", absl::GetFlag(FLAGS_device)};

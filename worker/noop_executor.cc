@@ -1,5 +1,8 @@
 #include "worker/noop_executor.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <string>
 
@@ -54,6 +57,8 @@ v1::AttemptReport NoopExecutor::Run(const v1::Assignment& assignment, const Task
   if (stop.raised()) return Stopped(stop);
 
   const std::string outcome = config.Text("noop.outcome");
+  // Poison: the worker's whole process goes, as by a fault of a driver.
+  if (outcome == "kill_worker") ::kill(::getpid(), SIGKILL);
   if (outcome == "code_error") return Failed(v1::CODE_ERROR, "noop.outcome is code_error");
   if (outcome == "invalid_config") return Failed(v1::INVALID_CONFIG, "noop.outcome is invalid_config");
   v1::TaskResult result;

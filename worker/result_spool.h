@@ -1,6 +1,6 @@
-// Results that could not be handed in yet, on disk: a coordinator that is away and a daemon that ends must not cost
-// finished work. A new incarnation of the daemon hands them in again; the coordinator takes one if no later attempt of
-// its job was granted. Must not know the link. Thread rule: one thread.
+// How attempts ended that could not be told yet, on disk: a coordinator that is away and a daemon that ends must not cost
+// finished work, count a release as a failure, or lose what is known of one. A new incarnation of the daemon hands them
+// in again; the coordinator takes one if no later attempt of its job was granted. Must not know the link. Thread rule: one thread.
 #pragma once
 
 #include <set>

@@ -30,6 +30,7 @@ using DataPaths = google::protobuf::RepeatedPtrField<std::string>;
 constexpr int64_t kStopPollMicros = 50'000;
 constexpr int64_t kReadyMs = 30'000;
 constexpr int64_t kWakeMs = 1'000;
+constexpr int64_t kReleasePatienceMs = 2'000;
 constexpr int64_t kCheckpointLifeSeconds = 7 * 24 * 3600;
 constexpr int kExitOutOfMemory = 3;  // ablate-trainer --help
 // Above this share of the machine's memory a SIGKILL from nowhere means the kernel's out-of-memory killer.
@@ -180,7 +181,10 @@ v1::AttemptReport TrainerExecutor::RunLockedStage(const v1::StageTask& task, con
       uploader_.Finish();
       const absl::StatusOr<PinnedCheckpoint> pinned = AdoptCheckpoint(cache, *newest);
       absl::Status status = pinned.status();
-      if (status.ok()) status = UploadCheckpoint(cache, pinned->ref, stop, StopSignal::Mode::kCancel);
+      // A coordinator that is away as well must not use up the grace: the checkpoint stays on this machine.
+      if (status.ok()) {
+        status = UploadCheckpoint(cache, pinned->ref, stop, StopSignal::Mode::kCancel, kReleasePatienceMs);
+      }
       if (status.ok()) events.checkpoint(newest->ref);
       LOG_IF(WARNING, !status.ok()) << "checkpoint at step " << newest->ref.step()
                                     << " stays on this machine: " << status.message();

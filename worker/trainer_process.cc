@@ -49,27 +49,34 @@ absl::StatusOr<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const Trai
   options.environment = command.environment;
   options.inherited_environment = InheritedEnvironment();
   options.sandbox = command.sandbox;
+  options.own_process_group = true;
   ABLATE_ASSIGN_OR_RETURN(Subprocess child, Subprocess::Start(options));
   for (const int fd : {child.stdin_fd(), child.stdout_fd(), child.stderr_fd()}) SetNonBlocking(fd);
-  return std::unique_ptr<TrainerProcess>(new TrainerProcess(std::move(child)));
+  if (command.guard != nullptr) command.guard->Watch(child.pid());
+  return std::unique_ptr<TrainerProcess>(new TrainerProcess(std::move(child), command.guard));
 }
 
 TrainerProcess::~TrainerProcess() {
   if (ended_) return;
   child_.CloseStdin();
   // The pipe is not read any more: a child that writes must get an error instead of waiting for room.
-  if (!EndsWithin(&child_, kEndMicros)) Kill();
+  EndsWithin(&child_, kEndMicros);
+  Reap();
 }
 
 absl::Status TrainerProcess::Send(const v1::TrainerRequest& request) {
   return WriteMessage(child_.stdin_fd(), request, kSendMs);
 }
 
-void TrainerProcess::Kill() {
-  child_.Kill(SIGKILL);
+// The group's number is the child's, and stays taken while anything of the group lives.
+void TrainerProcess::Reap() {
+  ::kill(-child_.pid(), SIGKILL);
   exit_ = child_.Wait();
+  if (guard_ != nullptr) guard_->Forget(child_.pid());
   ended_ = true;
 }
+
+void TrainerProcess::Kill() { Reap(); }
 
 bool TrainerProcess::ReadEvents() {
   char bytes[64 << 10];
@@ -101,9 +108,8 @@ bool TrainerProcess::ReadLog(bool* grew) {
 
 TrainerProcess::Wake TrainerProcess::Ended() {
   if (!ended_) {
-    if (!EndsWithin(&child_, kEndMicros)) child_.Kill(SIGKILL);
-    exit_ = child_.Wait();
-    ended_ = true;
+    EndsWithin(&child_, kEndMicros);
+    Reap();
   }
   bool grew = false;
   if (log_open_) ReadLog(&grew);

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "base/subprocess.h"
 #include "proto/trainer.pb.h"
+#include "worker/child_guard.h"
 #include "worker/executor.h"
 #include "worker/pipe.h"
 
@@ -22,6 +23,7 @@ struct TrainerCommand {
   std::vector<std::string> argv;  // program, --device cpu --threads K
   std::map<std::string, std::string> environment;  // beside the little that it inherits
   std::shared_ptr<const Sandbox> sandbox;          // null: none
+  ChildGuard* guard = nullptr;  // is told of the child's process group; may be null
 };
 
 class TrainerProcess {
@@ -44,7 +46,7 @@ class TrainerProcess {
   absl::Status Send(const v1::TrainerRequest& request);
   // Waits for whichever comes first. `stop` may be null.
   Wake Wait(v1::TrainerEvent* event, const StopSignal* stop, int64_t timeout_ms);
-  // SIGKILL, reaped on return.
+  // SIGKILL, to whatever it has started too; reaped on return.
   void Kill();
 
   const ExitStatus& exit() const { return exit_; }
@@ -55,13 +57,15 @@ class TrainerProcess {
   pid_t pid() const { return child_.pid(); }
 
  private:
-  explicit TrainerProcess(Subprocess child) : child_(std::move(child)) {}
+  TrainerProcess(Subprocess child, ChildGuard* guard) : child_(std::move(child)), guard_(guard) {}
+  void Reap();
   // Reads what is there. False: the end of the file.
   bool ReadEvents();
   bool ReadLog(bool* grew);
   Wake Ended();
 
   Subprocess child_;
+  ChildGuard* const guard_;
   MessageBuffer buffer_;
   std::string tail_;
   std::string fault_;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -335,7 +336,8 @@ TEST_F(WorkerProgramTest, AResultOutlivesTheDaemonThatCouldNotHandItIn) {
   seconds->set_axis("noop.seconds");
   seconds->mutable_value()->set_number(1);
   coordinator_.AddJob("job", task);
-  Subprocess worker = Start({"--executor", "noop", "--grace-seconds", "1"});
+  // Nobody waits for a coordinator that is gone: it would take the grace.
+  Subprocess worker = Start({"--executor", "noop", "--grace-seconds", "100000"});
   ASSERT_TRUE(coordinator_.Await([](const Jobs& jobs) { return jobs.at("job").attempt == 1; }));
   while (coordinator_.last_request().attempts().empty()) std::this_thread::yield();
   coordinator_.StopServing();
@@ -352,6 +354,44 @@ TEST_F(WorkerProgramTest, AResultOutlivesTheDaemonThatCouldNotHandItIn) {
   next.Kill(SIGTERM);
   EXPECT_EQ(next.Wait().code, 0);
   EXPECT_TRUE(ListDir(results)->empty());
+}
+
+// A whole allocation is ended at once, coordinator and all: what was given back is told at the next start.
+TEST_F(WorkerProgramTest, AReleaseThatNobodyHeardIsToldByTheNextDaemon) {
+  coordinator_.AddJob("job", StageTask("steps=1000000 pause_ms=2"));
+  Subprocess worker = Start({"--grace-seconds", "100000"});
+  ASSERT_TRUE(AwaitStep("job", 3)) << Log();
+  coordinator_.StopServing();
+  worker.Kill(SIGTERM);
+  EXPECT_EQ(worker.Wait().code, 0) << Log();
+  EXPECT_THAT(Log(), HasSubstr("the next start of this worker does it"));
+  coordinator_.StartServing();
+  Subprocess next = Start({});
+  ASSERT_TRUE(coordinator_.Await([](const Jobs& jobs) { return !jobs.at("job").ended.empty(); })) << Log();
+  EXPECT_EQ(coordinator_.jobs().at("job").ended[0].phase(), v1::AttemptReport::RELEASED);
+  EXPECT_EQ(coordinator_.jobs().at("job").ended[0].attempt(), 1);
+  next.Kill(SIGTERM);
+  EXPECT_EQ(next.Wait().code, 0);
+}
+
+TEST_F(WorkerProgramTest, WhatATrainerHasStartedEndsWithAKilledDaemon) {
+  const std::string wrapper = dir_.path() + "/wrapper", pids = dir_.path() + "/pids";
+  ASSERT_TRUE(WriteFileAtomic(wrapper, absl::StrCat("#!/bin/sh\nsleep 100000 </dev/null >/dev/null 2>&1 & echo $! >> ",
+                                                    pids, "\nexec ", ABLATE_FAKE_TRAINER, " \"$@\"\n"))
+                  .ok());
+  ASSERT_EQ(::chmod(wrapper.c_str(), 0755), 0);
+  coordinator_.AddJob("job", StageTask("steps=1000000 pause_ms=2"));
+  Subprocess worker = Start({"--trainer", wrapper, "--sandbox", "off"});
+  ASSERT_TRUE(AwaitStep("job", 3)) << Log();
+  std::vector<pid_t> started;
+  std::ifstream file(pids);
+  for (pid_t pid = 0; file >> pid;) started.push_back(pid);
+  ASSERT_EQ(started.size(), 2u);         // the probe's at the start, and the task's
+  EXPECT_TRUE(AwaitGone(started[0]));    // with its trainer
+  EXPECT_EQ(::kill(started[1], 0), 0);
+  worker.Kill(SIGKILL);
+  worker.Wait();
+  EXPECT_TRUE(AwaitGone(started[1]));
 }
 
 TEST_F(WorkerProgramTest, TheCoordinatorsDrainLetsWhatRunsFinish) {
