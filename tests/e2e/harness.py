@@ -158,9 +158,12 @@ class Cluster:
     def wait(self, sweep, timeout=120):
         return self.ablate("sweep", "wait", sweep, "--timeout", str(timeout), timeout=timeout + 20)
 
+    def open_database(self):
+        return sqlite3.connect(f"file:{self.data_dir}/ablate.db?mode=ro", uri=True, timeout=10)
+
     def sql(self, statement):
         """What any reader of the file sees, through Python's own SQLite."""
-        connection = sqlite3.connect(f"file:{self.data_dir}/ablate.db?mode=ro", uri=True)
+        connection = self.open_database()
         try:
             return connection.execute(statement).fetchall()
         finally:
