@@ -333,6 +333,7 @@ constexpr Method kMethods[] = {
     {"Artifacts.StatArtifact", StatArtifact},
     {"Artifacts.UploadArtifact", UploadArtifact},
     {"Artifacts.DownloadArtifact", DownloadArtifact},
+    ABLATE_CHANGE(Sweeps, ResumeSweep, ResumeSweepRequest, Sweep),
 };
 
 // No method is left out. Those of the service Access need no coordinator (server/services/access_services_test.cc).
