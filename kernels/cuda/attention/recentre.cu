@@ -38,8 +38,8 @@ __global__ void __launch_bounds__(kThreads)
   shared[thread] = sum;
   __syncthreads();
   for (int g = 1; group == 0 && g < groups; ++g) sum += shared[g * width + column];
-  __syncthreads();
 
+  // A thread writes the column that it alone has read from.
   if (group == 0 && column < D) {
     for (int t = first; t < end; ++t) {
       const int first_key = FirstKey(problem, t);
