@@ -116,7 +116,7 @@ class Kinds(ReliabilityTest):
         os.kill(cluster.poll("it has a trainer", self.trainer_of(worker)), signal.SIGSTOP)
         cluster.poll("it is given up", lambda: self.stage(cluster, "crash")["state"] == "FAILED")
         text, _ = self.show(cluster, self.stage(cluster, "crash"))
-        self.assertIn("timeout: the trainer made no progress for 1.5s after step", text)
+        self.assertIn("timeout: the trainer made no progress for 1.5s", text)  # it may have been stopped before its first step
         self.assertEqual(self.evidence(cluster, "crash")[1][0], "timeout")
         explained = cluster.ablate("job", "explain", self.stage(cluster, "crash")["job_id"]).stdout
         self.assertIn("It is quarantined: it failed 2 times, on worker ", explained.replace("\n", " "))
