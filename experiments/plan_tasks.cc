@@ -13,6 +13,7 @@
 #include "base/strings.h"
 #include "experiments/axes.h"
 #include "experiments/eval_tasks.h"
+#include "experiments/mqar_rules.h"
 #include "experiments/plan_check.h"
 
 namespace ablate {
@@ -105,17 +106,15 @@ absl::Status CheckOptions(const v1::SweepSpec& spec, const v1::ProbeSpec& probe)
   return absl::OkStatus();
 }
 
-// The rules: worker/trainer/mqar.h.
 absl::Status CheckMqar(int64_t vocabulary, int64_t pairs, int64_t length) {
-  // Token 0 is the blank; keys are below half of the vocabulary, values from there on.
-  const int64_t most = vocabulary / 2 - 1;
+  const int64_t most = MqarKeys(vocabulary);
   if (pairs > most) {
     return Refuse(absl::StrCat(pairs, " pairs need as many keys, and data.mqar.vocabulary ", vocabulary, " has ", most,
                                ": at least ", 2 * (pairs + 1)));
   }
-  if (length < 4 * pairs) {
-    return Refuse(
-        absl::StrCat(pairs, " pairs and their queries take ", 4 * pairs, " tokens, and a sequence has ", length));
+  const int64_t least = MqarLeastTokens(pairs);
+  if (length < least) {
+    return Refuse(absl::StrCat(pairs, " pairs and their queries take ", least, " tokens, and a sequence has ", length));
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "experiments/axes.h"
+#include "experiments/mqar_rules.h"
 #include "experiments/sweep_reader.h"
 #include "experiments/yaml_tree.h"
 

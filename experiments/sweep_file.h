@@ -12,8 +12,6 @@
 namespace ablate {
 
 inline constexpr int64_t kMaxPoints = 1000000;  // arms x seeds
-// Data of format mqar has the SHA-256 of this text: the rules that its sequences are made by (worker/trainer/mqar.h).
-inline constexpr std::string_view kMqarRules = "mqar 1";
 
 // InvalidArgument, in the form "quickstart.yaml:12:7: expected a number for train.learning_rate, found \"fast\"":
 // malformed YAML, unknown key (with the nearest known one), wrong type, value out of range, duplicate key, too many

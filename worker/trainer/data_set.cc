@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "experiments/mqar_rules.h"
 #include "proto/resources.pb.h"
 #include "worker/trainer/mqar.h"
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/strings.h"
+#include "experiments/mqar_rules.h"
 
 namespace ablate {
 namespace {
@@ -40,15 +41,14 @@ MqarMaker::MqarMaker(int vocabulary, int pairs, int length, uint64_t seed, std::
 absl::StatusOr<MqarMaker> MqarMaker::Make(int64_t vocabulary, int64_t pairs, int64_t length, uint64_t seed,
                                           std::string_view name) {
   if (pairs < 1) return absl::InvalidArgumentError(absl::StrCat("associative recall of ", pairs, " pairs is none"));
-  if (vocabulary / 2 - 1 < pairs) {
-    return absl::InvalidArgumentError(absl::StrCat("associative recall of ", pairs, " pairs needs ", pairs,
-                                                   " keys, but data.mqar.vocabulary ", vocabulary, " has ",
-                                                   std::max<int64_t>(0, vocabulary / 2 - 1), "; raise it to ",
-                                                   2 * (pairs + 1), " or more, or lower the pairs"));
+  if (MqarKeys(vocabulary) < pairs) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "associative recall of ", pairs, " pairs needs ", pairs, " keys, but data.mqar.vocabulary ", vocabulary,
+        " has ", MqarKeys(vocabulary), "; raise it to ", 2 * (pairs + 1), " or more, or lower the pairs"));
   }
-  if (length / 4 < pairs) {
+  if (length < MqarLeastTokens(pairs)) {
     return absl::InvalidArgumentError(absl::StrCat("associative recall of ", pairs,
-                                                   " pairs takes sequences of at least ", 4 * pairs,
+                                                   " pairs takes sequences of at least ", MqarLeastTokens(pairs),
                                                    " tokens (4 a pair), and this has ", length, "; lower the pairs to ",
                                                    length / 4, " or less, or raise the length"));
   }

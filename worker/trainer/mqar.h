@@ -14,9 +14,7 @@
 
 namespace ablate {
 
-// The rules below, named: data that follow them have the SHA-256 of this text. Other rules are another number.
-inline constexpr std::string_view kMqarRules = "mqar 1";
-
+// The rules that kMqarRules (experiments/mqar_rules.h) names.
 // A sequence of `length` tokens of a vocabulary V: token 0 is the blank, tokens 1 to V/2 - 1 are keys, V/2 to V - 1
 // values (V/2 rounded down).
 //   tokens [0, 2P): the P pairs, key then value; keys are distinct, and so are values.
