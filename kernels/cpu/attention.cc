@@ -141,6 +141,13 @@ struct Panel {
   }
 };
 
+// A row's constants once its scores are there, which ALiBi changes in place.
+RowConst Settle(const Call& call, RowConst constants, int row, const RowSpan& span, float* scores) {
+  if (call.config.recentre) constants = attention::Recentre(constants, span, scores);
+  if (!call.slopes.empty()) constants = attention::ApplyAlibi(constants, row, span, scores);
+  return constants;
+}
+
 // Rows of a head as [T, width]: in place where D is whole vectors.
 const float* WholeVectors(const Call& call, const float* x, int first_row, int last_row, float* packed) {
   const int D = call.shape.D;
@@ -219,9 +226,7 @@ void ForwardChunk(const Call& call, attention::ForwardRow forward_row, int b, in
     attention::ScoreTiles(q_rows, width, D, packed_k, panel.R, panel.ranges.data(), panel.first_block, tiles);
     for (int r = 0; r < panel.rows; ++r) {
       const RowSpan span = panel.Span(call, r);
-      RowConst constants = call.Row(row + r, h);
-      if (call.config.recentre) constants = attention::Recentre(constants, span, tiles);
-      if (!call.slopes.empty()) constants = attention::ApplyAlibi(constants, row + r, span, tiles);
+      const RowConst constants = Settle(call, call.Row(row + r, h), row + r, span, tiles);
       const RowStat stat = forward_row(call.config, constants, span, tiles, &scales[r]);
       counts->zero_rows += stat.c == 0;
       counts->uncontrasted_rows += stat.c < 0;
@@ -257,9 +262,7 @@ void StatisticsChunk(const Call& call, attention::StatisticsRow statistics_row, 
     attention::ScoreTiles(q_rows, width, D, packed_k, panel.R, panel.ranges.data(), panel.first_block, tiles);
     for (int r = 0; r < panel.rows; ++r) {
       const RowSpan span = panel.Span(call, r);
-      RowConst constants = call.Row(row + r, h);
-      if (call.config.recentre) constants = attention::Recentre(constants, span, tiles);
-      if (!call.slopes.empty()) constants = attention::ApplyAlibi(constants, row + r, span, tiles);
+      const RowConst constants = Settle(call, call.Row(row + r, h), row + r, span, tiles);
       statistics_row(call.config, constants, span, tiles, statistics + (int64_t{row} + r) * kAttentionStatistics);
     }
   }
@@ -309,10 +312,8 @@ ScaleGradients BackwardChunk(const Call& call, attention::BackwardRow backward_r
       RowStat stat;
       std::memcpy(&stat, row_stats + 4 * (int64_t{row} + r), sizeof(stat));
       const RowSpan span = panel.Span(call, r);
-      RowConst constants = call.Row(row + r, h);
-      scales[r] = constants.c;
-      if (call.config.recentre) constants = attention::Recentre(constants, span, scores);
-      if (!call.slopes.empty()) constants = attention::ApplyAlibi(constants, row + r, span, scores);
+      const RowConst given = call.Row(row + r, h), constants = Settle(call, given, row + r, span, scores);
+      scales[r] = given.c;
       float mean_gradient = 0;
       if (call.config.l1) {
         const float* const out_row = out + out_at + r * call.model_width();
