@@ -65,7 +65,7 @@ absl::Status Evaluator::Load(const v1::RunEvaluation& request, const DataSet& da
 
 absl::Status Evaluator::CheckMemory(const ModelConfig& model, const EvalConfig& eval, EvaluationPass pass, int length,
                                     int64_t windows) {
-  const auto rows = static_cast<int>(std::clamp<int64_t>(eval.batch_tokens / length, 1, windows));
+  const int rows = eval.SequencesAtOnce(windows, length);
   if (pass != planned_pass_) {
     model_->ReleaseEvaluationArrays();
     memory_planned_ = 0;

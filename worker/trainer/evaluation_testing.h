@@ -6,6 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "worker/trainer/evaluation.h"
+#include "worker/trainer/probes/probe.h"
 #include "worker/trainer/stage.h"
 #include "worker/trainer/testing.h"
 
@@ -22,6 +23,26 @@ class NoControl : public TaskControl {
 
  private:
   int asked_ = 0;
+};
+
+// What a probe is given where a test stands in for the model.
+class ProbeWithoutModel {
+ protected:
+  ProbeContext Context(int length, uint64_t seed = 0) {
+    return {.model = nullptr,
+            .task = task_,
+            .train = train_,
+            .eval = eval_,
+            .data = nullptr,
+            .seed = seed,
+            .length = length,
+            .control = &control_};
+  }
+  const ByteTokenizer bytes_;
+  NoControl control_;
+  v1::EvaluationTask task_;
+  TrainConfig train_;
+  EvalConfig eval_;
 };
 
 class EvaluationTest : public ::testing::Test {

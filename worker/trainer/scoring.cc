@@ -17,8 +17,7 @@ size_t PositionBinOf(int64_t position, int train_length) {
 
 absl::StatusOr<Score> ScoreWindows(const std::vector<Window>& windows, int length, const TokenData& data,
                                    const EvalConfig& config, Model* model, TaskControl* control) {
-  const size_t rows_at_once =
-      static_cast<size_t>(std::clamp<int64_t>(config.batch_tokens / length, 1, static_cast<int64_t>(windows.size())));
+  const auto rows_at_once = static_cast<size_t>(config.SequencesAtOnce(static_cast<int64_t>(windows.size()), length));
   const auto L = static_cast<size_t>(length);
   std::vector<int32_t> tokens(rows_at_once * L), targets(rows_at_once * L);
   std::vector<float> losses(rows_at_once * L);

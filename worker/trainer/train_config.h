@@ -3,6 +3,7 @@
 // do.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -48,6 +49,12 @@ struct EvalConfig {
   } mqar;
   int64_t attention_tokens = 16384;  // that the statistics are taken over
   int summary_tokens = 64;           // generated at most
+
+  // How many sequences of `length` tokens go through the model at once, of `sequences`: as batch_tokens says, at least
+  // one.
+  int SequencesAtOnce(int64_t sequences, int length) const {
+    return static_cast<int>(std::clamp<int64_t>(batch_tokens / length, 1, std::max<int64_t>(1, sequences)));
+  }
 };
 
 // What train.precision says. Whether the device can do it is the device's to say.

@@ -118,7 +118,7 @@ absl::StatusOr<bool> RunAttention(const ProbeContext& context, v1::TaskResult* r
                           LossWindows(splits.of(*split), model.train_length, L, context.eval.attention_tokens));
   const auto count = static_cast<int64_t>(windows.size());
   ABLATE_RETURN_IF_ERROR(context.reserve(EvaluationPass::kStatistics, count, L));
-  const int at_once = SequencesAtOnce(context, count, L);
+  const int at_once = context.eval.SequencesAtOnce(count, L);
   std::vector<int32_t> tokens(static_cast<size_t>(at_once) * L), targets(tokens.size());
   std::vector<HeadStatistics> heads(static_cast<size_t>(model.layers) * H);
   bool finite = true;

@@ -19,7 +19,7 @@ absl::StatusOr<bool> RunMqar(const ProbeContext& context, v1::TaskResult* result
                                                                  static_cast<uint64_t>(L), kMqarTrial));
   const int64_t sequences = context.eval.mqar.sequences;
   ABLATE_RETURN_IF_ERROR(context.reserve(EvaluationPass::kLosses, sequences, L));
-  const int at_once = SequencesAtOnce(context, sequences, L);
+  const int at_once = context.eval.SequencesAtOnce(sequences, L);
   const size_t cells = static_cast<size_t>(at_once) * static_cast<size_t>(L);
   std::vector<int32_t> tokens(cells), targets(cells), likeliest(cells);
   int64_t right = 0, queries = 0;

@@ -96,19 +96,12 @@ TEST(ChoiceTokens, TheChoiceWithItsSpaceIsScored) {
   EXPECT_EQ(Characters("naïve"), 5);
 }
 
-class MultipleChoiceTest : public EvaluationTest {
+class MultipleChoiceTest : public EvaluationTest, protected ProbeWithoutModel {
  protected:
   // Every scored byte costs what `cost` says of it.
   v1::TaskResult Score(const std::vector<ChoiceItem>& items, const std::function<float(char)>& cost) {
     eval_.task = "multiple_choice";
-    const ProbeContext context{.model = nullptr,
-                               .task = task_,
-                               .train = train_,
-                               .eval = eval_,
-                               .data = nullptr,
-                               .seed = 0,
-                               .length = 64,
-                               .control = &control_};
+    const ProbeContext context = Context(64);
     v1::TaskResult result;
     const auto done = MeasureChoices(
         context, bytes_, items,
@@ -122,11 +115,6 @@ class MultipleChoiceTest : public EvaluationTest {
     EXPECT_TRUE(done.ok() && *done) << done.status();
     return result;
   }
-  const ByteTokenizer bytes_;
-  NoControl control_;
-  v1::EvaluationTask task_;
-  TrainConfig train_;
-  EvalConfig eval_;
 };
 
 TEST_F(MultipleChoiceTest, AccIsBySumAndAccNormByCharacter) {

@@ -39,7 +39,7 @@ absl::StatusOr<bool> MeasurePasskey(const ProbeContext& context, const Tokenizer
   std::vector<Bin> bins(static_cast<size_t>(options.depths));
   Bin all;
   bool finite = true;
-  const int at_once = SequencesAtOnce(context, options.trials, context.length);
+  const int at_once = context.eval.SequencesAtOnce(options.trials, context.length);
   for (int first = 0; first < options.trials; first += at_once) {
     if (context.control->ShouldStop() != TaskControl::Stop::kNo) return false;
     const int sequences = std::min(at_once, options.trials - first);

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class PasskeyTest : public ::testing::Test {
+class PasskeyTest : public ::testing::Test, protected ProbeWithoutModel {
  protected:
   PasskeyTest() {
     eval_.task = "passkey";
@@ -26,14 +26,7 @@ class PasskeyTest : public ::testing::Test {
   // `say` answers a prompt's key; what it says is cut, or filled with blanks, to the tokens that are generated.
   absl::StatusOr<bool> Measure(const std::function<std::string(int key, size_t place)>& say, v1::TaskResult* result,
                                int length = kLength, float loss = 1) {
-    const ProbeContext context{.model = nullptr,
-                               .task = task_,
-                               .train = train_,
-                               .eval = eval_,
-                               .data = nullptr,
-                               .seed = 9,
-                               .length = length,
-                               .control = &control_};
+    const ProbeContext context = Context(length, /*seed=*/9);
     const auto answer = [&](const std::vector<int32_t>& prompts, int sequences,
                             int tokens) -> absl::StatusOr<Generation> {
       EXPECT_EQ(prompts.size(), static_cast<size_t>(sequences * tokens));
@@ -61,11 +54,6 @@ class PasskeyTest : public ::testing::Test {
     return Metric(result, "passkey_accuracy");
   }
 
-  const ByteTokenizer bytes_;
-  NoControl control_;
-  v1::EvaluationTask task_;
-  TrainConfig train_;
-  EvalConfig eval_;
   std::vector<std::string> prompts_;
 };
 

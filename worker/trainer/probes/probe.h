@@ -45,7 +45,7 @@ struct ProbeContext {
   std::string output_dir;  // of WriteArtifact
   TaskControl* control;
   // To be called once before the model's first pass: whether passes of at most `sequences` sequences of `length` tokens
-  // fit into the device's memory, as many at once as eval.batch_tokens allows (SequencesAtOnce). ResourceExhausted:
+  // fit into the device's memory, as many at once as eval.SequencesAtOnce says. ResourceExhausted:
   // they do not; says what to do.
   std::function<absl::Status(EvaluationPass pass, int64_t sequences, int length)> reserve;
 };
@@ -76,8 +76,6 @@ absl::StatusOr<bool> RunSummaries(const ProbeContext& context, v1::TaskResult* r
 
 void AddMetric(v1::TaskResult* result, std::string_view metric, double value);
 void SetOutcome(const ProbeContext& context, bool finite, v1::TaskResult* result);
-// How many sequences of `length` tokens go through at once, of `sequences`: as eval.batch_tokens says, at least one.
-int SequencesAtOnce(const ProbeContext& context, int64_t sequences, int length);
 // Of the data that the model was trained on. InvalidArgument as OpenTokenizer, with the task's name.
 absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerOf(const ProbeContext& context);
 // The task's only file, read whole. InvalidArgument: none or several came.

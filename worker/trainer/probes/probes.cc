@@ -42,10 +42,6 @@ void SetOutcome(const ProbeContext& context, bool finite, v1::TaskResult* result
   if (!finite) result->set_diverged_at_step(context.task.state().step());
 }
 
-int SequencesAtOnce(const ProbeContext& context, int64_t sequences, int length) {
-  return static_cast<int>(std::clamp<int64_t>(context.eval.batch_tokens / length, 1, std::max<int64_t>(1, sequences)));
-}
-
 absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerOf(const ProbeContext& context) {
   auto tokenizer = OpenTokenizer(context.data->tokens().format(), context.tokenizer_paths);
   if (!tokenizer.ok()) return WithContext(tokenizer.status(), absl::StrCat("task ", context.eval.task));

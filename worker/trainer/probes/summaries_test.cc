@@ -39,20 +39,13 @@ TEST(Rouge, EqualsWhatIsWorkedOutByHand) {
   EXPECT_EQ(RougeOf("a", "a").one, 1);
 }
 
-class SummariesTest : public EvaluationTest {
+class SummariesTest : public EvaluationTest, protected ProbeWithoutModel {
  protected:
   absl::StatusOr<bool> Score(const std::vector<SummaryItem>& items, const std::string& said, int length,
                              v1::TaskResult* result) {
     eval_.task = "summaries";
     eval_.summary_tokens = 20;
-    const ProbeContext context{.model = nullptr,
-                               .task = task_,
-                               .train = train_,
-                               .eval = eval_,
-                               .data = nullptr,
-                               .seed = 0,
-                               .length = length,
-                               .control = &control_};
+    const ProbeContext context = Context(length);
     return MeasureSummaries(
         context, bytes_, items,
         [&](const std::vector<int32_t>& prompt, int new_tokens) -> absl::StatusOr<Generation> {
@@ -63,11 +56,6 @@ class SummariesTest : public EvaluationTest {
         },
         result);
   }
-  const ByteTokenizer bytes_;
-  NoControl control_;
-  v1::EvaluationTask task_;
-  TrainConfig train_;
-  EvalConfig eval_;
   std::vector<std::string> prompts_;
 };
 
