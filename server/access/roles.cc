@@ -25,7 +25,9 @@ const std::vector<MethodRule>& MethodRules() {
       {"ablate.v1.Sweeps/SubmitSweep", kSubmitters},
       {"ablate.v1.Sweeps/GetSweep", kReaders},
       {"ablate.v1.Sweeps/ListSweeps", kReaders},
+      {"ablate.v1.Sweeps/GetGrid", kReaders},
       {"ablate.v1.Sweeps/WatchSweep", kReaders},
+      {"ablate.v1.Sweeps/WatchChanges", kReaders},
       {"ablate.v1.Sweeps/CancelSweep", kSubmitters},
       {"ablate.v1.Sweeps/RetrySweep", kSubmitters},
       {"ablate.v1.Sweeps/ResumeSweep", kSubmitters},
@@ -43,6 +45,7 @@ const std::vector<MethodRule>& MethodRules() {
       {"ablate.v1.Results/GetClaims", kReaders},
       {"ablate.v1.Results/GetEffects", kReaders},
       {"ablate.v1.Results/GetSpread", kReaders},
+      {"ablate.v1.Results/GetCurves", kReaders},
       {"ablate.v1.Results/Query", kReaders},
       {"ablate.v1.Workers/ListWorkers", kReaders},
       // It ends a daemon that all use.
