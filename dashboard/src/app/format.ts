@@ -1,0 +1,124 @@
+// Numbers, times and names as text, the same as the command line prints them where it prints them (base/strings.cc). Non-finite
+// numbers are words. Must not know the page.
+import { double, int64, type Configuration, type Double, type Int64, type Sweep, type Value } from "../api/types";
+
+export const NOTHING = "–";
+
+// As printf's %.6g, which is what the command line prints; NaN and infinities as words.
+export function formatNumber(value: Double | undefined, digits = 6): string {
+  if (value === undefined) return NOTHING;
+  const x = double(value);
+  if (Number.isNaN(x)) return "NaN";
+  if (!Number.isFinite(x)) return x > 0 ? "∞" : "-∞";
+  if (x === 0) return "0";
+  const [mantissa, exponentText] = x.toExponential(digits - 1).split("e") as [string, string];
+  const exponent = Number(exponentText);
+  const trim = (text: string): string => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
+  if (exponent >= -4 && exponent < digits) return trim(x.toFixed(digits - 1 - exponent));
+  return `${trim(mantissa)}e${exponent < 0 ? "-" : "+"}${String(Math.abs(exponent)).padStart(2, "0")}`;
+}
+
+// 12345 as "12,345". Of int64 beyond 2^53 too.
+export function formatCount(value: Int64 | number | undefined): string {
+  if (value === undefined) return NOTHING;
+  return String(value).replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+// "15.2k", "3.4M": rates.
+export function formatRate(value: Double): string {
+  const x = double(value);
+  if (!Number.isFinite(x)) return formatNumber(value);
+  if (x >= 1e6) return `${(x / 1e6).toFixed(1)}M`;
+  if (x >= 1e3) return `${(x / 1e3).toFixed(1)}k`;
+  return x.toFixed(0);
+}
+
+export function formatBytes(value: Int64 | number): string {
+  let x = Number(value), unit = 0;
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  while (x >= 1024 && unit + 1 < units.length) {
+    x /= 1024;
+    ++unit;
+  }
+  return unit === 0 ? `${x} B` : `${x.toFixed(1)} ${units[unit]}`;
+}
+
+// "3.0s", "12s", "3m20s", "5h07m".
+export function formatSeconds(value: number): string {
+  if (!Number.isFinite(value)) return NOTHING;
+  const x = Math.max(0, value);
+  if (x < 10) return `${x.toFixed(1)}s`;
+  const two = (n: number): string => String(n).padStart(2, "0");
+  const total = Math.round(x);
+  if (total < 60) return `${total}s`;
+  if (total < 3600) return `${Math.floor(total / 60)}m${two(total % 60)}s`;
+  return `${Math.floor(total / 3600)}h${two(Math.floor(total / 60) % 60)}m`;
+}
+
+// The reader's own time zone, to the second, in one fixed order. "–" for 0.
+export function formatTime(us: Int64): string {
+  const ms = int64(us) / 1000;
+  if (ms === 0) return NOTHING;
+  const date = new Date(ms);
+  const two = (n: number): string => String(n).padStart(2, "0");
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ` +
+    `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}
+
+export function formatValue(value: Value | undefined): string {
+  if (value?.text !== undefined) return value.text;
+  if (value?.flag !== undefined) return value.flag ? "true" : "false";
+  return value?.number === undefined ? NOTHING : String(value.number);
+}
+
+export function settingsOf(configuration: Configuration | undefined): { axis: string; value: string }[] {
+  return (configuration?.settings ?? []).map(({ axis, value }) => ({ axis, value: formatValue(value) }));
+}
+
+// {"attention.p":3,"attention.variant":"lssar"} -> "attention.p=3 attention.variant=lssar"; the text itself where it is no object.
+export function formatArm(armJson: string): string {
+  if (!armJson) return NOTHING;
+  try {
+    const arm: unknown = JSON.parse(armJson);
+    if (typeof arm === "object" && arm !== null && !Array.isArray(arm)) {
+      return Object.entries(arm).map(([axis, value]) => `${axis}=${typeof value === "string" ? value : JSON.stringify(value)}`)
+        .join(" ") || "(all defaults)";
+    }
+  } catch {
+    // Shown as it is.
+  }
+  return armJson;
+}
+
+// "OUT_OF_MEMORY" -> "out of memory".
+export function words(name: string): string {
+  return name.toLowerCase().replace(/_/g, " ");
+}
+
+export const plural = (count: number, one: string, many = `${one}s`): string => `${formatCount(count)} ${count === 1 ? one : many}`;
+
+// --- a sweep's progress, as cli/progress.cc has it ---
+
+export interface Progress { done: number; all: number; share: number }
+
+export function progressOf(sweep: Sweep): Progress {
+  const jobs = sweep.jobs;
+  const done = int64(jobs?.succeeded) + int64(jobs?.failed) + int64(jobs?.cancelled);
+  const all = done + int64(jobs?.blocked) + int64(jobs?.queued) + int64(jobs?.running);
+  const byJobs = all > 0 ? done / all : 0;
+  const total = int64(sweep.steps_total);
+  // Training and evaluation each count by half: either can be the longer part.
+  return { done, all, share: total <= 0 ? byJobs : 0.5 * byJobs + 0.5 * Math.min(1, int64(sweep.steps_done) / total) };
+}
+
+// How long a sweep will take: from the share done since this page saw it first; undefined until there is enough to judge by.
+export class TimeLeft {
+  private start: { seconds: number; share: number } | undefined;
+
+  update(share: number, nowSeconds: number): number | undefined {
+    this.start ??= { seconds: nowSeconds, share };
+    const elapsed = nowSeconds - this.start.seconds, gained = share - this.start.share;
+    if (elapsed < 3 || gained < 0.01) return undefined;
+    return elapsed * (1 - share) / gained;
+  }
+}

@@ -1,0 +1,5 @@
+import type { PageProps } from "../app/shell";
+
+export function SweepsPage(_props: PageProps) {
+  return <h1>Sweeps</h1>;
+}

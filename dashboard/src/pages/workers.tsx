@@ -1,0 +1,5 @@
+import type { PageProps } from "../app/shell";
+
+export function WorkersPage(_props: PageProps) {
+  return <h1>Workers</h1>;
+}
