@@ -98,7 +98,7 @@ absl::StatusOr<std::map<std::string, std::string>> ReadConfig(const std::string&
 }  // namespace
 
 bool IsLocalAddress(const std::string& address) {
-  if (absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:")) return true;
+  if (absl::StartsWith(address, "unix:")) return true;
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos) return false;
   const std::string host = address.substr(0, colon);

@@ -43,7 +43,7 @@ absl::StatusOr<ClientAccess> ReadClientAccess(const ClientAccessFlags& flags, co
 // The token out of this process's environment, where other processes of the user could read it and children inherit it.
 void ForgetTokenInEnvironment();
 
-// Whether only this machine can reach `address`: unix:, unix-abstract:, localhost, 127.0.0.0/8, [::1].
+// Whether only this machine can reach `address`: unix:, localhost, 127.0.0.0/8, [::1].
 bool IsLocalAddress(const std::string& address);
 
 // Whether `text` has the form of a token: "ablate_" and 43 characters of base64url.

@@ -41,6 +41,10 @@ class FakeWorker {
   }
 
   absl::StatusOr<v1::SyncResponse> Sync(Coordinator& coordinator, bool draining = false) {
+    return Sync([&](const v1::SyncRequest& request) { return coordinator.Sync(request, [] { return false; }); }, draining);
+  }
+  absl::StatusOr<v1::SyncResponse> Sync(const std::function<absl::StatusOr<v1::SyncResponse>(const v1::SyncRequest&)>& call,
+                                        bool draining = false) {
     v1::SyncRequest request;
     request.set_protocol_version(kProtocolVersion);
     *request.mutable_worker() = info_;
@@ -56,7 +60,7 @@ class FakeWorker {
       report->set_phase(v1::AttemptReport::RUNNING);
     }
     last_request = request;
-    absl::StatusOr<v1::SyncResponse> response = coordinator.Sync(request, [] { return false; });
+    absl::StatusOr<v1::SyncResponse> response = call(request);
     if (!response.ok()) return response;
     for (const v1::AttemptAck& ack : response->acks()) {
       outbox_.erase({ack.job_id(), ack.attempt()});

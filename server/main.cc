@@ -220,9 +220,10 @@ absl::Status Serve(const sigset_t& signals) {
   std::optional<TempDir> scratch;
   if (read_only) scratch.emplace();
   ServerAccess access;
-  // A reader of a copy leaves no certificate behind.
-  ABLATE_ASSIGN_OR_RETURN(access.security,
-                          SecureListener(ListenerFlagsGiven(), read_only ? scratch->path() : options.data_dir));
+  // A reader of a copy leaves no certificate behind, but shows the one that clients know if there is one.
+  const bool has_certificate = FileExists(JoinPath(options.data_dir, "tls/certificate.pem"));
+  ABLATE_ASSIGN_OR_RETURN(access.security, SecureListener(ListenerFlagsGiven(), read_only && !has_certificate ? scratch->path()
+                                                                                                           : options.data_dir));
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<ArtifactStore> artifacts,
                           ArtifactStore::Open(JoinPath(read_only ? scratch->path() : options.data_dir, "artifacts"),
                                               absl::GetFlag(FLAGS_min_free_bytes)));

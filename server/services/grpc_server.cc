@@ -110,7 +110,12 @@ std::shared_ptr<grpc::ServerCredentials> Credentials(const ListenerSecurity& sec
 }  // namespace
 
 absl::Status CheckAddress(const std::string& address) {
-  if (absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:")) return absl::OkStatus();
+  if (absl::StartsWith(address, "unix:")) return absl::OkStatus();
+  // A name without a file has no owner and no mode: every user of the machine could call, and take the name first.
+  if (absl::StartsWith(address, "unix-abstract:")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", address, "\": abstract sockets are open to every user of this machine; use unix:PATH, a file of mode 0600"));
+  }
   const size_t colon = address.rfind(':');
   const std::string host = address.substr(0, colon), port = colon == std::string::npos ? "" : address.substr(colon + 1);
   const bool bare_ipv6 = host.find(':') != std::string::npos && host.front() != '[';
@@ -148,7 +153,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
                                                               ArtifactStore* artifacts, int max_threads,
                                                               const ServerAccess& access) {
   const bool is_unix = absl::StartsWith(address, "unix:");
-  const bool is_tcp = !is_unix && !absl::StartsWith(address, "unix-abstract:");
+  const bool is_tcp = !is_unix;
   const std::string path = UnixPath(address);
   if (is_unix && (path.empty() || path.size() > kMaxSocketPath)) {
     return absl::InvalidArgumentError(absl::StrCat("the socket path \"", path, "\" has ", path.size(),

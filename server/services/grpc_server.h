@@ -14,7 +14,7 @@
 
 namespace ablate {
 
-// InvalidArgument: neither HOST:PORT nor unix:PATH.
+// InvalidArgument: neither HOST:PORT nor unix:PATH. Abstract sockets, which have no owner and no mode, are refused.
 absl::Status CheckAddress(const std::string& address);
 
 // Who may call at a listener.

@@ -109,7 +109,8 @@ void Store::NoteAnswered() {
 Store::Ticket Store::Enqueue(Body body) {
   Ticket ticket = std::make_shared<Pending>(std::move(body));
   if (options_.read_only) {
-    ticket->status = absl::FailedPreconditionError(absl::StrCat(path_, " is open for reading only"));
+    ticket->status = absl::FailedPreconditionError(
+        "the database is open for reading only (--read-only): start ablate-server without it to change anything");
     ticket->done = true;
     return ticket;
   }

@@ -190,6 +190,53 @@ class Access(ClusterTest):
         self.assertEqual(busy.returncode, 5, busy.stderr)
         self.assertIn("ablate token create", busy.stderr)
 
+    def test_a_read_only_server_lets_in_whom_the_database_knows_and_changes_nothing(self):
+        server = self.start()
+        tokens = {role: self.token(role, role + "-1") for role in ("read", "submit", "worker", "admin")}
+        gone = self.token("read", "gone")
+        path = self.file("small.yaml", sweep_yaml("small", seeds=1))
+        self.assertEqual(self.call(tokens["submit"], "sweep", "submit", path)[0], 0)
+        self.box.ablate("token", "revoke", "gone", "--data-dir", self.box.data_dir)
+        pin = self.pin
+        self.stop(server)
+        database = os.path.join(self.box.data_dir, "ablate.db")
+        with open(database, "rb") as file:
+            before = file.read()
+        files = sorted(os.listdir(self.box.data_dir))
+
+        server = self.start("--read-only")
+        self.assertEqual(self.pin, pin)  # who pinned the certificate reads on
+        for token, words in ((gone, "the token gone was revoked"), ("", "ABLATE_TOKEN"),
+                             ("ablate_" + "x" * 43, "does not know this token")):
+            code, said = self.call(token, "sweep", "list")
+            self.assertEqual(code, 5, said)
+            self.assertIn(words, said)
+        code, said = self.call(tokens["read"], "sweep", "list", pin="sha256:" + "0" * 64)
+        self.assertEqual(code, 5, said)
+        for role in ("read", "submit", "admin"):
+            self.assertEqual(self.call(tokens[role], "sweep", "list")[0], 0)
+            self.assertEqual(self.call(tokens[role], "query", "SELECT name FROM sweeps")[0], 0)
+        for role, args, words in (("worker", ("sweep", "list"), "has the role worker"),
+                                  ("read", ("sweep", "cancel", "small"), "has the role read"),
+                                  ("submit", ("sweep", "cancel", "small"), "only reads (--read-only)"),
+                                  ("admin", ("worker", "drain", "nobody"), "only reads (--read-only)"),
+                                  ("submit", ("token", "list"), "has the role submit")):
+            code, said = self.call(tokens[role], *args)
+            self.assertEqual(code, 5, (args, said))
+            self.assertIn(words, said)
+        for args in (("token", "create", "--role", "read", "--name", "late"), ("token", "revoke", "read-1")):
+            code, said = self.call(tokens["admin"], *args)
+            self.assertNotEqual(code, 0, args)
+            self.assertIn("--read-only", said)
+        process = self.start_worker("hopeful", tokens["worker"])
+        self.assertNotEqual(process.wait(timeout=60), 0)
+        self.assertIn("refuses this worker: the database is open for reading only (--read-only)", self.box.logs())
+        self.stop(server)
+        self.box.server = None
+        with open(database, "rb") as file:
+            self.assertEqual(file.read(), before)
+        self.assertEqual(sorted(os.listdir(self.box.data_dir)), files)
+
 
 if __name__ == "__main__":
     unittest.main()
