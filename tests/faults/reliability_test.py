@@ -82,7 +82,8 @@ class Kinds(ReliabilityTest):
             f" WHERE w.name = '{sweep}' AND a.state IN ('FAILED', 'LOST') ORDER BY a.job, a.attempt")
 
     def test_all_six(self):
-        cluster = self.cluster(lease_seconds=2)
+        # Of what is made to happen, only "lost" waits for a lease: a worker that a busy machine lets wait loses none.
+        cluster = self.cluster(lease_seconds=6)
         cluster.start_server("--max-failures", "2", "--retry-seconds", "0.05")
         shown = {}
 
@@ -98,7 +99,7 @@ class Kinds(ReliabilityTest):
         # invalid_config: only the trainer reads the text, and it is none. Never tried again.
         with open(os.path.join(cluster.dir, "bad.txt"), "wb") as file:
             file.write(b"abc " * 100_000 + b"\xff" + b"abc " * 100_000)
-        worker = cluster.start_worker("a", "--checkpoint-seconds", "0.1", "--hang-seconds", "1.5")
+        worker = cluster.start_worker("a", "--checkpoint-seconds", "0.1")
         cluster.submit(one_stage("invalid", data="bad.txt"), "invalid")
         see("invalid", "invalid_config", "UTF-8")
         self.assertEqual(self.stage(cluster, "invalid")["attempt"], 1)
@@ -110,24 +111,36 @@ class Kinds(ReliabilityTest):
         see("crash", "code_error", "signal 11", "most memory in use", "after step")
         self.assertEqual(self.evidence(cluster, "crash")[0][2], signal.SIGSEGV)
         self.assertGreater(self.evidence(cluster, "crash")[0][3], 1 << 20)
-        # The next attempt hangs: it takes no step any more, but it lives.
-        cluster.poll("it trains again", lambda: self.stage(cluster, "crash")["attempt"] == 2
-                     and self.stage(cluster, "crash")["step"] > 0)
-        os.kill(cluster.poll("it has a trainer", self.trainer_of(worker)), signal.SIGSTOP)
-        cluster.poll("it is given up", lambda: self.stage(cluster, "crash")["state"] == "FAILED")
+        worker.send_signal(signal.SIGTERM)
+        self.assertEqual(worker.wait(), 0)
+        del cluster.workers["a"]
+        # The next attempt hangs, on a worker that looks for that: it takes no step any more, but it lives. On a machine that
+        # is busy enough it may be thought to hang before that, which is as good.
+        before = self.stage(cluster, "crash")["step"]
+        worker = cluster.start_worker("h", "--checkpoint-seconds", "0.1", "--hang-seconds", "1.5")
+        given_up = lambda: self.stage(cluster, "crash")["state"] == "FAILED"
+        cluster.poll("it trains again", lambda: self.stage(cluster, "crash")["step"] > before or given_up())
+        trainer = cluster.poll("it has a trainer", lambda: given_up() or self.trainer_of(worker)())
+        if trainer is not True:
+            os.kill(trainer, signal.SIGSTOP)
+        cluster.poll("it is given up", given_up)
         text, _ = self.show(cluster, self.stage(cluster, "crash"))
-        self.assertIn("timeout: the trainer made no progress for 1.5s", text)  # it may have been stopped before its first step
-        self.assertEqual(self.evidence(cluster, "crash")[1][0], "timeout")
+        self.assertIn("timeout: the trainer made no progress for 1.5s", text)
+        self.assertEqual([row[0] for row in self.evidence(cluster, "crash")], ["code_error", "timeout"])
         explained = cluster.ablate("job", "explain", self.stage(cluster, "crash")["job_id"]).stdout
-        self.assertIn("It is quarantined: it failed 2 times, on worker ", explained.replace("\n", " "))
+        self.assertIn("It is quarantined: it failed 2 times, on workers ", explained.replace("\n", " "))
+        worker.send_signal(signal.SIGTERM)
+        self.assertEqual(worker.wait(), 0)
+        del cluster.workers["h"]
 
         # A lost worker, by its name.
+        worker = cluster.start_worker("a", "--checkpoint-seconds", "0.1")
         cluster.submit(one_stage("lost", steps=100_000), "lost")
         cluster.poll("it trains", lambda: self.stage(cluster, "lost")["step"] > 0)
         name = self.stage(cluster, "lost")["worker_id"]
         cluster.kill9(worker)
         del cluster.workers["a"]
-        see("lost", "worker_lost", name, "was silent for 2 s")
+        see("lost", "worker_lost", name, "was silent for 6 s")
         cluster.ablate("sweep", "cancel", "lost")
 
         # Out of memory: a job over the limit that its trainers run under.
@@ -160,7 +173,8 @@ class Kinds(ReliabilityTest):
 
 class Poison(ReliabilityTest):
     def test_a_job_that_kills_its_workers_is_quarantined_and_the_others_are_done(self):
-        cluster = self.cluster(lease_seconds=2)
+        # No lease has to run out: a worker that is started again says what it has not.
+        cluster = self.cluster(lease_seconds=60)
         cluster.start_server("--retry-seconds", "0.05", "--idle-wait-seconds", "0.5")
         names = ["a", "b", "c"]
         deaths = 0
@@ -248,14 +262,22 @@ seeds: 6
 class Outages(ReliabilityTest):
     STEPS = 3000
     SECONDS = float(os.environ.get("ABLATE_OUTAGE_SECONDS", "4"))
+    known = {}
 
     def undisturbed(self, steps=STEPS):
-        cluster = self.cluster()
-        cluster.start_server()
-        cluster.start_worker("a", slots=2)
-        cluster.submit(sweep_yaml("steady", steps=steps, seeds=1), "steady")
-        self.finish(cluster, "steady")
-        return cluster.results(), cluster.sql("SELECT stage, metric, step, value FROM curves")
+        """Results and curves of the sweep where nothing happens: run once, for all scenarios."""
+        if steps not in self.known:
+            cluster = self.cluster()
+            cluster.start_server()
+            cluster.start_worker("a", slots=2)
+            cluster.submit(sweep_yaml("steady", steps=steps, seeds=1), "steady")
+            self.finish(cluster, "steady")
+            self.known[steps] = cluster.results(), cluster.sql("SELECT stage, metric, step, value FROM curves")
+        return self.known[steps]
+
+    def train(self, cluster):
+        cluster.submit(sweep_yaml("steady", steps=self.STEPS, seeds=1), "steady")
+        cluster.poll("both stages train", lambda: len([j for j in cluster.jobs("steady") if j["step"] > 50]) == 2)
 
     def test_an_absent_coordinator_costs_no_step(self):
         """Stopped and then killed in mid-sweep, for several leases each; workers go on and hand in later."""
@@ -292,8 +314,7 @@ class Outages(ReliabilityTest):
         cluster = self.cluster(lease_seconds=30)
         cluster.start_server()
         worker = cluster.start_worker("a", "--grace-seconds", "60", slots=2)
-        cluster.submit(sweep_yaml("steady", steps=self.STEPS, seeds=1), "steady")
-        cluster.poll("both stages train", lambda: len([j for j in cluster.jobs("steady") if j["step"] > 50]) == 2)
+        self.train(cluster)
         worker.send_signal(signal.SIGTERM)
         self.assertEqual(worker.wait(timeout=60), 0)
         del cluster.workers["a"]
@@ -313,8 +334,7 @@ class Outages(ReliabilityTest):
         cluster.start_server()
         # It would take the grace if it waited for a coordinator that is gone.
         worker = cluster.start_worker("a", "--grace-seconds", "600", slots=2)
-        cluster.submit(sweep_yaml("steady", steps=self.STEPS, seeds=1), "steady")
-        cluster.poll("both stages train", lambda: len([j for j in cluster.jobs("steady") if j["step"] > 50]) == 2)
+        self.train(cluster)
         cluster.server.send_signal(signal.SIGTERM)
         cluster.server.wait(timeout=60)
         worker.send_signal(signal.SIGTERM)
