@@ -290,6 +290,7 @@ void Scheduler::ProcessResult(Job& job, const v1::AttemptReport& report, Now now
     state.weights_sha256 = result.end_state().weights().sha256();
     state.optimizer_sha256 = result.end_state().optimizer().sha256();
   }
+  if (late && job.record.attempt_state == AttemptState::kLost) TakeBackFailure(job);  // its loss was none
   EndAttempt(job, AttemptState::kSucceeded, nullptr);
   Move(job, v1::SUCCEEDED, late ? Cause::kLateResult : Cause::kResult, now,
        result.outcome() == v1::DIVERGED ? absl::StrCat("diverged at step ", result.diverged_at_step()) : "",

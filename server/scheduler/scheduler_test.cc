@@ -87,9 +87,11 @@ TEST_F(SchedulerTest, TheLatestAttemptIsAcceptedWhileItsJobIsQueuedAgain) {
   rig.Advance(kLease);
   rig.Tick();
   ASSERT_EQ(rig.state(1), v1::QUEUED);
+  ASSERT_EQ(rig.job(1).failures, 1);
   EXPECT_TRUE(worker.Sync({worker.Success(1)}).acks[0].accepted());
   EXPECT_EQ(rig.state(1), v1::SUCCEEDED);
   EXPECT_EQ(rig.store.attempt(1, 1), AttemptState::kSucceeded);
+  EXPECT_EQ(rig.job(1).failures, 0) << "its loss was none";
 }
 
 TEST_F(SchedulerTest, AnAttemptThatStillRunsIsTakenUpAgainAndItsLossForgotten) {

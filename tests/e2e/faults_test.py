@@ -1,5 +1,7 @@
-"""A worker killed in mid-stage and a coordinator killed in mid-sweep change nothing in the results."""
+"""A worker killed in mid-stage, a coordinator killed in mid-sweep and a state that the disk damaged change nothing in the
+results."""
 
+import os
 import unittest
 
 from harness import ClusterTest, sweep_yaml
@@ -63,6 +65,51 @@ class Faults(ClusterTest):
         self.assertEqual(cluster.results(), expected)
         for job in cluster.jobs("steady"):
             self.assertEqual((job["state"], job["attempt"], job["failures"]), ("SUCCEEDED", 1, 0), job)
+
+    def test_a_damaged_state_is_set_aside_trained_again_and_counts_one_failure(self):
+        arms = "  attention.variant: [lssar]\n"
+        short = sweep_yaml("short", arms=arms, seeds=1, lengths="[1x]")
+        longer = sweep_yaml("longer", arms=arms, seeds=1, lengths="[1x, 2x]")
+
+        calm = self.cluster()
+        calm.start_server()
+        calm.start_worker("a")
+        calm.submit(longer, "longer")
+        calm.wait("longer")
+        expected = calm.results()
+
+        cluster = self.cluster()
+        cluster.start_server("--retry-seconds", "0.05")
+        worker = cluster.start_worker("a")
+        cluster.submit(short, "short")
+        cluster.wait("short")
+        worker.terminate()
+        self.assertEqual(worker.wait(timeout=60), 0)
+        del cluster.workers["a"]
+        (weights,), = cluster.sql("SELECT weights_sha256 FROM checkpoints WHERE end_state = 1")
+        path = os.path.join(cluster.data_dir, "artifacts", weights[:2], weights[2:])
+        with open(path, "r+b") as file:
+            file.seek(os.path.getsize(path) // 2)
+            byte = file.read(1)
+            file.seek(-1, os.SEEK_CUR)
+            file.write(bytes([byte[0] ^ 1]))
+
+        # The same training and one evaluation more, by a worker that has to fetch the state.
+        cluster.submit(longer, "longer")
+        cluster.start_worker("b")
+        cluster.wait("longer")
+        cluster.check_alive()
+        self.assertEqual({key[1:]: value for key, value in cluster.results().items()}, {key[1:]: value for key, value in expected.items()})
+        self.assertTrue(os.path.exists(path + ".corrupt"))
+        jobs = cluster.jobs("longer")
+        self.assertEqual({job["state"] for job in jobs}, {"SUCCEEDED"})
+        failed = cluster.sql("SELECT j.kind, a.state, a.failure_kind, a.failure_message FROM attempts a JOIN jobs j ON j.row = a.job"
+                             " WHERE a.state NOT IN ('SUCCEEDED', 'RELEASED')")
+        self.assertEqual(len(failed), 1, failed)
+        self.assertIn(weights, failed[0][3])
+        self.assertEqual(cluster.sql("SELECT sum(failures) FROM jobs"), [(1,)])
+        self.assertEqual(cluster.sql("SELECT count(*) FROM events WHERE cause = 'state_lost'"), [(1,)])
+        self.assertEqual(cluster.sql("SELECT count(*) FROM jobs WHERE kind = 'STAGE'"), [(2,)])
 
 
 if __name__ == "__main__":
