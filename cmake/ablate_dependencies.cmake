@@ -12,7 +12,14 @@ find_package(yaml-cpp CONFIG REQUIRED)
 find_package(Boost REQUIRED)
 find_package(PNG REQUIRED)
 find_package(OpenMP REQUIRED)
+find_package(ZLIB REQUIRED)
 find_package(GTest CONFIG REQUIRED)
+
+# cpp-httplib as Debian splits it: its header must be read with the macros that its library was built with.
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(ABLATE_HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
+add_library(ablate_httplib INTERFACE)
+target_link_libraries(ablate_httplib INTERFACE PkgConfig::ABLATE_HTTPLIB)
 
 find_path(ABLATE_PCRE2_INCLUDE pcre2.h REQUIRED)
 find_library(ABLATE_PCRE2_LIBRARY NAMES pcre2-8 REQUIRED)

@@ -29,6 +29,7 @@
 #include "server/access/tokens.h"
 #include "server/artifacts/artifact_store.h"
 #include "server/coordinator.h"
+#include "server/http/http_server.h"
 #include "server/maintenance.h"
 #include "server/services/grpc_server.h"
 #include "server/store/data_dir_lock.h"
@@ -37,6 +38,8 @@
 
 ABSL_FLAG(std::string, data_dir, "", "where everything is kept");
 ABSL_FLAG(std::string, listen, "127.0.0.1:7433", "HOST:PORT or unix:PATH");
+ABSL_FLAG(std::string, http, "", "HOST:PORT of the dashboard");
+ABSL_FLAG(std::vector<std::string>, http_host, {}, "names by which browsers may call the dashboard");
 ABSL_FLAG(bool, tls, false, "TLS also where only this machine reaches the listener");
 ABSL_FLAG(std::string, tls_cert, "", "PEM file with the server's certificate and its chain");
 ABSL_FLAG(std::string, tls_key, "", "PEM file with its private key");
@@ -76,6 +79,9 @@ usage: ablate-server --data-dir DIR [flags]
   --data-dir DIR            where everything is kept: DIR/ablate.db, DIR/artifacts/ (required; made if absent)
   --listen ADDR             HOST:PORT or unix:PATH (default 127.0.0.1:7433); port 0 takes a free one
                             A listener that other machines can reach speaks TLS and demands tokens (docs/security.md)
+  --http ADDR               also serve the dashboard and its JSON interface there: HOST:PORT, port 0 takes a free one
+                            (docs/http-api.md); TLS and tokens by the same rules and with the same certificate
+  --http-host NAMES         names, with commas, by which browsers may call it beside its own: behind a proxy
   --tls-cert, --tls-key     PEM files with certificate and private key (default: DIR/tls/, made at the first time)
   --tls-client-ca FILE      clients must show a certificate signed by one of these, beside their token
   --tls, --require-tokens   the same where only this machine reaches the listener (--tls: both)
@@ -173,8 +179,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> OpenReadOnly(CoordinatorOptions opt
   return Coordinator::OpenReadOnly(options, read_only);
 }
 
-ListenerFlags ListenerFlagsGiven() {
-  return {.listen = absl::GetFlag(FLAGS_listen),
+ListenerFlags ListenerFlagsGiven(const std::string& address) {
+  return {.listen = address,
           .tls = absl::GetFlag(FLAGS_tls),
           .require_tokens = absl::GetFlag(FLAGS_require_tokens),
           .tls_cert = absl::GetFlag(FLAGS_tls_cert),
@@ -222,8 +228,16 @@ absl::Status Serve(const sigset_t& signals) {
   ServerAccess access;
   // A reader of a copy leaves no certificate behind, but shows the one that clients know if there is one.
   const bool has_certificate = FileExists(JoinPath(options.data_dir, "tls/certificate.pem"));
-  ABLATE_ASSIGN_OR_RETURN(access.security, SecureListener(ListenerFlagsGiven(), read_only && !has_certificate ? scratch->path()
-                                                                                                           : options.data_dir));
+  const std::string certificate_dir = read_only && !has_certificate ? scratch->path() : options.data_dir;
+  ABLATE_ASSIGN_OR_RETURN(access.security, SecureListener(ListenerFlagsGiven(absl::GetFlag(FLAGS_listen)), certificate_dir));
+  HttpServerOptions http_options;
+  http_options.address = absl::GetFlag(FLAGS_http);
+  http_options.host_names = absl::GetFlag(FLAGS_http_host);
+  http_options.read_only = read_only;
+  if (!http_options.address.empty()) {
+    ABLATE_ASSIGN_OR_RETURN(http_options.access.security,
+                            SecureListener(ListenerFlagsGiven(http_options.address), certificate_dir));
+  }
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<ArtifactStore> artifacts,
                           ArtifactStore::Open(JoinPath(read_only ? scratch->path() : options.data_dir, "artifacts"),
                                               absl::GetFlag(FLAGS_min_free_bytes)));
@@ -246,9 +260,10 @@ absl::Status Serve(const sigset_t& signals) {
                           read_only ? OpenReadOnly(options, scratch->path()) : Coordinator::Open(options));
   std::unique_ptr<TokenRegistry> tokens;
   // Of a damaged database they may be lost; then only a listener that demands none can be had.
-  if (!read_only || access.security.tokens) {
+  const bool demands_tokens = access.security.tokens || http_options.access.security.tokens;
+  if (!read_only || demands_tokens) {
     ABLATE_ASSIGN_OR_RETURN(tokens, TokenRegistry::Open(coordinator->store()));
-    access.tokens = tokens.get();
+    access.tokens = http_options.access.tokens = tokens.get();
   }
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server,
                           GrpcServer::Start(absl::GetFlag(FLAGS_listen), coordinator.get(), artifacts.get(),
@@ -260,17 +275,26 @@ absl::Status Serve(const sigset_t& signals) {
                                                      artifacts.get(), kLocalThreads, {.tokens = tokens.get()}));
   }
 
+  std::unique_ptr<HttpServer> http;
+  if (!http_options.address.empty()) {
+    ABLATE_ASSIGN_OR_RETURN(http, HttpServer::Start(http_options, coordinator.get()));
+  }
+
   // Where `ablate --data-dir DIR` finds the server that has DIR open.
   const std::string address_file = JoinPath(options.data_dir, "server.address");
+  const std::string dashboard_file = JoinPath(options.data_dir, "dashboard.address");
   const std::string ready_file = absl::GetFlag(FLAGS_ready_file);
   const std::string reachable = FromAnywhere(server->address()) + "\n";
   if (!read_only) {
     ABLATE_RETURN_IF_ERROR(WriteFileAtomic(address_file, local == nullptr ? reachable : local->address() + "\n"));
   }
+  if (http != nullptr && !read_only) ABLATE_RETURN_IF_ERROR(WriteFileAtomic(dashboard_file, http->url() + "\n"));
   if (!ready_file.empty()) ABLATE_RETURN_IF_ERROR(WriteFileAtomic(ready_file, reachable));
   std::printf("listening on %s\n", server->address().c_str());
-  if (access.security.tls) std::printf("certificate %s\n", access.security.fingerprint.c_str());
-  if (access.security.tokens && !tokens->HasLive()) {
+  if (http != nullptr) std::printf("dashboard %s\n", http->url().c_str());
+  const ListenerSecurity& with_tls = access.security.tls ? access.security : http_options.access.security;
+  if (with_tls.tls) std::printf("certificate %s\n", with_tls.fingerprint.c_str());
+  if (demands_tokens && !tokens->HasLive()) {
     std::printf("no token yet: ablate token create --role ROLE --name NAME --data-dir %s\n", options.data_dir.c_str());
   }
   std::fflush(stdout);
@@ -281,13 +305,15 @@ absl::Status Serve(const sigset_t& signals) {
   // A second signal ends it at once: whatever was answered is on the disk.
   ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   if (!read_only) (void)RemoveFile(address_file);
+  if (http != nullptr && !read_only) (void)RemoveFile(dashboard_file);
   coordinator->Shutdown();
+  if (http != nullptr) http->Shutdown();
   server->Shutdown();
   if (local != nullptr) local->Shutdown();
   return absl::OkStatus();
 }
 
-constexpr const char* kFlagNames[] = {"--tls",               "--tls-cert",      "--tls-key",
+constexpr const char* kFlagNames[] = {"--http",              "--http-host",     "--tls",               "--tls-cert",      "--tls-key",
                                       "--tls-client-ca",     "--require-tokens", "--create-token",
                                       "--token-name",
                                       "--data-dir",          "--listen",        "--insecure",
