@@ -154,8 +154,11 @@ function Verifications({ job }: { job: Job }) {
 
 // What its arm sets comes first: those are the axes by which the sweep's arms differ.
 export function orderSettings(configuration: Configuration | undefined, armLabel: string): { axis: string; value: string; arm: boolean }[] {
-  const ofArm = new Set(armLabel.split(/\s+/).map((part) => part.split("=")[0]!).filter((axis) => axis.includes(".")));
-  const settings = settingsOf(configuration).map((setting) => ({ ...setting, arm: ofArm.has(setting.axis) }));
+  // A label has the last parts of names where those tell axes apart: "p=3" for attention.p.
+  const ofArm = armLabel.split(/\s+/).filter((part) => part.includes("=")).map((part) => part.split("=")[0]!);
+  const settings = settingsOf(configuration).map((setting) => ({
+    ...setting, arm: ofArm.some((name) => setting.axis === name || setting.axis.endsWith(`.${name}`)),
+  }));
   return [...settings.filter((setting) => setting.arm), ...settings.filter((setting) => !setting.arm)];
 }
 
