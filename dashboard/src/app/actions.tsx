@@ -2,13 +2,13 @@
 import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { ApiError, apiUrl, post } from "../api/client";
-import type { GetGridResponse, Job, RetrySweepResponse, Sweep, VerifyJobsResponse, WorkerInfo } from "../api/types";
-import { formatArm, plural, progressOf } from "./format";
+import { int64, type GetGridResponse, type Job, type RetrySweepResponse, type Sweep, type VerifyJobsResponse, type WorkerInfo } from "../api/types";
+import { armLabel } from "../tables/format";
+import { plural, progressOf } from "./format";
 import { feed, useLive } from "./live";
 import { may, useMe } from "./me";
 import { isPaused } from "./sweeps";
 import { announce, Dialog, ErrorNotice } from "./widgets";
-import { int64 } from "../api/types";
 
 interface ActionProps {
   method: string;              // "Sweeps/CancelSweep": who may not call it does not see the button
@@ -76,7 +76,6 @@ export function Action({ method, label, title, confirm, danger, children, ready 
 // All that can be done to a sweep in its state.
 export function SweepActions({ sweep }: { sweep: Sweep }) {
   const path = `/sweeps/${encodeURIComponent(sweep.name)}`;
-  const failed = int64(sweep.jobs?.failed);
   const paused = isPaused(sweep);
   const { done, all } = progressOf(sweep);
   const over = sweep.state !== "SWEEP_RUNNING";
@@ -93,17 +92,7 @@ export function SweepActions({ sweep }: { sweep: Sweep }) {
           <p class="muted">{sweep.waiting_for}</p>
         </Action>
       )}
-      {(failed > 0 || sweep.state === "SWEEP_CANCELLED") && (
-        <Action method="Sweeps/RetrySweep" label={failed > 0 ? "Retry failed jobs" : "Take up again"} title={`Retry ${sweep.name}`} confirm="Retry"
-          act={async () => {
-            const answer = await post<RetrySweepResponse>(`${path}/retry`);
-            return int64(answer.new_jobs) === 0 ? "Nothing was to be retried: no new job was made." : `${plural(int64(answer.new_jobs), "new job")} made.`;
-          }}>
-          <p>New jobs are made for {failed > 0 ? `the ${plural(failed, "failed job")}` : "the cancelled ones"} and for those that could not run because of
-            them. The old ones stay, with what is known of their failures; nothing that succeeded is run again.
-            {paused && " The paused sweep goes on."}</p>
-        </Action>
-      )}
+      <RetrySweep sweep={sweep} />
       {sweep.sealed && !over && <LockAction sweep={sweep} />}
       {!over && (
         <Action method="Sweeps/CancelSweep" label="Cancel sweep" title={`Cancel ${sweep.name}?`} confirm="Cancel the sweep" danger
@@ -123,6 +112,23 @@ export function SweepActions({ sweep }: { sweep: Sweep }) {
   );
 }
 
+// Nothing where there is nothing to retry.
+export function RetrySweep({ sweep, label }: { sweep: Sweep; label?: string }) {
+  const failed = int64(sweep.jobs?.failed);
+  if (failed === 0 && sweep.state !== "SWEEP_CANCELLED") return null;
+  return (
+    <Action method="Sweeps/RetrySweep" label={label ?? (failed > 0 ? "Retry failed jobs" : "Take up again")} title={`Retry ${sweep.name}`} confirm="Retry"
+      act={async () => {
+        const answer = await post<RetrySweepResponse>(`/sweeps/${encodeURIComponent(sweep.name)}/retry`);
+        return int64(answer.new_jobs) === 0 ? "Nothing was to be retried: no new job was made." : `${plural(int64(answer.new_jobs), "new job")} made.`;
+      }}>
+      <p>New jobs are made for {failed > 0 ? `the ${plural(failed, "failed job")} of ${sweep.name}` : "the cancelled ones"} and for those that could not
+        run because of them. The old ones stay, with what is known of their failures; nothing that succeeded is run again.
+        {isPaused(sweep) && " The paused sweep goes on."}</p>
+    </Action>
+  );
+}
+
 function LockAction({ sweep }: { sweep: Sweep }) {
   const [arm, setArm] = useState("");
   const [why, setWhy] = useState("");
@@ -131,7 +137,7 @@ function LockAction({ sweep }: { sweep: Sweep }) {
       ready={arm !== "" && why.trim() !== ""}
       act={async () => {
         await post<Sweep>(`/sweeps/${encodeURIComponent(sweep.name)}/lock`, { arm_json: arm, why: why.trim() });
-        return `Locked: ${formatArm(arm)}. The confirming work is let go.`;
+        return `Locked: ${armLabel(arm)}. The confirming work is let go.`;
       }}>
       <p>The rule of the sweep file picks the arm by itself once its runs are done. A lock by hand comes before that, cannot be taken back,
         and is recorded as a deviation: it stands, with your reason, beside every claim about the selected arm.</p>
@@ -154,7 +160,7 @@ function ArmField({ sweep, value, onChange }: { sweep: string; value: string; on
         <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
           <option value="">{grid.loading ? "Loading …" : "Choose an arm"}</option>
           {grid.data?.arms.map((arm) => (
-            <option key={arm.arm_json} value={arm.arm_json}>{arm.label || formatArm(arm.arm_json)}{arm.baseline ? " (baseline)" : ""}</option>
+            <option key={arm.arm_json} value={arm.arm_json}>{arm.label || armLabel(arm.arm_json)}{arm.baseline ? " (baseline)" : ""}</option>
           ))}
         </select>
       </label>

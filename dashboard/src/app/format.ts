@@ -1,21 +1,13 @@
-// Numbers, times and names as text, the same as the command line prints them where it prints them (base/strings.cc). Non-finite
-// numbers are words. Must not know the page.
+// Numbers, times and names as text, the same as the command line prints them where it prints them (base/strings.cc). Must not know
+// the page.
 import { double, int64, type Configuration, type Double, type Int64, type Sweep, type Value } from "../api/types";
+import { significant } from "../tables/format";
 
 export const NOTHING = "–";
 
-// As printf's %.6g, which is what the command line prints; NaN and infinities as words.
+// With six digits, as the command line's tables; "nan" and "inf" for what is not finite.
 export function formatNumber(value: Double | undefined, digits = 6): string {
-  if (value === undefined) return NOTHING;
-  const x = double(value);
-  if (Number.isNaN(x)) return "NaN";
-  if (!Number.isFinite(x)) return x > 0 ? "∞" : "-∞";
-  if (x === 0) return "0";
-  const [mantissa, exponentText] = x.toExponential(digits - 1).split("e") as [string, string];
-  const exponent = Number(exponentText);
-  const trim = (text: string): string => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
-  if (exponent >= -4 && exponent < digits) return trim(x.toFixed(digits - 1 - exponent));
-  return `${trim(mantissa)}e${exponent < 0 ? "-" : "+"}${String(Math.abs(exponent)).padStart(2, "0")}`;
+  return value === undefined ? NOTHING : significant(double(value), digits);
 }
 
 // 12345 as "12,345". Of int64 beyond 2^53 too.
@@ -73,21 +65,6 @@ export function formatValue(value: Value | undefined): string {
 
 export function settingsOf(configuration: Configuration | undefined): { axis: string; value: string }[] {
   return (configuration?.settings ?? []).map(({ axis, value }) => ({ axis, value: formatValue(value) }));
-}
-
-// {"attention.p":3,"attention.variant":"lssar"} -> "attention.p=3 attention.variant=lssar"; the text itself where it is no object.
-export function formatArm(armJson: string): string {
-  if (!armJson) return NOTHING;
-  try {
-    const arm: unknown = JSON.parse(armJson);
-    if (typeof arm === "object" && arm !== null && !Array.isArray(arm)) {
-      return Object.entries(arm).map(([axis, value]) => `${axis}=${typeof value === "string" ? value : JSON.stringify(value)}`)
-        .join(" ") || "(all defaults)";
-    }
-  } catch {
-    // Shown as it is.
-  }
-  return armJson;
 }
 
 // "OUT_OF_MEMORY" -> "out of memory".

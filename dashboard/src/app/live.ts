@@ -66,12 +66,16 @@ class ChangeFeed {
       this.abort = new AbortController();
       const abort = this.abort;
       // The server speaks at least every 15 s; a connection that died without a word is given up.
-      let watchdog = window.setTimeout(() => abort.abort(), 40_000);
       let failure: ApiError | undefined;
+      const giveUp = (): void => {
+        failure = new ApiError("UNREACHABLE", "The server has said nothing for 40 seconds.");
+        abort.abort();
+      };
+      let watchdog = window.setTimeout(giveUp, 40_000);
       try {
         await stream(apiUrl("/changes"), abort.signal, ({ event, data }) => {
           clearTimeout(watchdog);
-          watchdog = window.setTimeout(() => abort.abort(), 40_000);
+          watchdog = window.setTimeout(giveUp, 40_000);
           if (event !== "change") return;
           wait = 500;
           const { revision } = JSON.parse(data) as Changes;
@@ -83,11 +87,13 @@ class ChangeFeed {
           }
         });
       } catch (error) {
-        failure = error instanceof ApiError ? error : undefined;
+        failure ??= error instanceof ApiError ? error : undefined;
       }
       clearTimeout(watchdog);
       if (abort.signal.aborted && !failure) continue;
+      const refused = failure?.code === "UNAUTHENTICATED" && this.connection !== "lost";
       this.become("lost", failure);
+      if (refused) this.changed(); // so that the page asks who the reader is, and for a token
       await this.sleep(wait);
       wait = Math.min(wait * 2, 8000);
     }
@@ -140,7 +146,7 @@ function remember(url: string, entry: { value: unknown; etag: string }): void {
 
 // How long after an answer the next question may go out: a slow one (a table over many jobs) is asked for less often.
 export function pauseAfter(milliseconds: number): number {
-  return Math.min(15_000, Math.max(300, 4 * milliseconds));
+  return Math.min(15_000, Math.max(1000, 4 * milliseconds));
 }
 
 // `url` of apiUrl(); undefined asks nothing. `follow: false` asks once.

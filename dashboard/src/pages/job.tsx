@@ -5,7 +5,7 @@ import {
   int64, type Attempt, type Configuration, type ExplainJobResponse, type Failure, type GetJobLogsResponse, type GetJobResponse, type Job,
   type ListVerificationsResponse, type Sweep,
 } from "../api/types";
-import { JobActions } from "../app/actions";
+import { JobActions, RetrySweep } from "../app/actions";
 import { formatBytes, formatCount, formatNumber, formatRate, formatSeconds, plural, settingsOf, words } from "../app/format";
 import { useLive, useNow } from "../app/live";
 import { jobPath, sweepPath } from "../app/router";
@@ -34,11 +34,14 @@ export function JobPage({ parameters }: PageProps) {
             <span class="muted mono">{job.job_id}</span>
           </div>
         </div>
-        <JobActions job={job} />
+        <div class="row page-actions">
+          {job.state === "FAILED" && job.sweep_ids[0] && <RetryAction sweep={job.sweep_ids[0]} />}
+          <JobActions job={job} />
+        </div>
       </div>
       {shown.error && <ErrorNotice error={shown.error} what="What is shown may be old" />}
-      {explained.data && (explained.data.explanation || explained.data.next_step) && (
-        <div class={job.state === "FAILED" ? "notice bad" : job.state === "SUCCEEDED" ? "notice good" : "notice"}>
+      {explained.data && (job.state !== "SUCCEEDED" || explained.data.next_step) && (
+        <div class={job.state === "FAILED" ? "notice bad" : "notice"}>
           <p><strong>Why it is {words(job.state)}:</strong> {explained.data.explanation}</p>
           {explained.data.next_step && <p><strong>What can be done:</strong> {explained.data.next_step}</p>}
         </div>
@@ -66,7 +69,7 @@ export function JobPage({ parameters }: PageProps) {
         <h2 id="events-title">Events</h2>
         {logs.error && !logs.data ? <ErrorNotice error={logs.error} /> : !logs.data ? <Loading /> : logs.data.events.length === 0 ? <p class="muted">None.</p> : (
           <Scroll label="Events">
-            <table>
+            <table class="fit">
               <thead><tr><th scope="col">When</th><th scope="col">What</th></tr></thead>
               <tbody>{logs.data.events.map((event, i) => <tr key={i}><td><Time us={event.at_us} /></td><td>{event.text}</td></tr>)}</tbody>
             </table>
@@ -91,6 +94,12 @@ function SweepLink({ id }: { id: string }) {
   const sweep = useLive<Sweep>(apiUrl(`/sweeps/${encodeURIComponent(id)}`), { follow: false });
   const name = sweep.data?.name ?? id;
   return <a href={sweepPath(name)}>{name}</a>;
+}
+
+// A failed job is retried with its sweep's others: new jobs take their places.
+function RetryAction({ sweep }: { sweep: string }) {
+  const { data } = useLive<Sweep>(apiUrl(`/sweeps/${encodeURIComponent(sweep)}`));
+  return data ? <RetrySweep sweep={data} label={`Retry failed jobs of ${data.name}`} /> : null;
 }
 
 function Fact({ name, children }: { name: string; children: ComponentChildren }) {
@@ -129,7 +138,7 @@ function Facts({ job, attempts }: { job: Job; attempts: Attempt[] }) {
         <Fact name="Made"><Time us={job.created_at_us} /></Fact>
         <Fact name="Started"><Time us={job.started_at_us} /></Fact>
         <Fact name="Ended"><Time us={job.ended_at_us} /></Fact>
-        {started > 0 && <Fact name={ended > 0 ? "Took" : "Runs for"}>{formatSeconds((ended > 0 ? ended : now) - started)} (latest attempt)</Fact>}
+        {started > 0 && (ended > 0 || job.state === "RUNNING") && <Fact name={ended > 0 ? "Took" : "Runs for"}>{formatSeconds((ended > 0 ? ended : now) - started)} (latest attempt)</Fact>}
         <Fact name="Content key"><span class="mono">{job.key}</span></Fact>
       </dl>
       {job.sweep_ids.length > 0 && job.state === "SUCCEEDED" && <Verifications job={job} />}
@@ -173,7 +182,7 @@ function ConfigurationPanel({ job }: { job: Job }) {
     <section class="panel" aria-labelledby="configuration-title">
       <h2 id="configuration-title">Configuration</h2>
       <Scroll label="Configuration">
-        <table>
+        <table class="fit">
           <thead><tr><th scope="col">Axis</th><th scope="col">Value</th><th scope="col"><span class="visually-hidden">Whence</span></th></tr></thead>
           <tbody>
             {rows(measuring)}
@@ -191,7 +200,7 @@ function FailurePanel({ failure, title, count }: { failure: Failure; title: stri
   return (
     <section class="panel" aria-labelledby="failure-title">
       <h2 id="failure-title">{title}</h2>
-      <FailureFacts failure={failure} />
+      <FailureFacts failure={failure} open />
       <p class="muted" style="margin-top: 6px">{count}</p>
     </section>
   );
@@ -199,7 +208,7 @@ function FailurePanel({ failure, title, count }: { failure: Failure; title: stri
 
 const SIGNALS: Record<number, string> = { 1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS" };
 
-function FailureFacts({ failure }: { failure: Failure }) {
+function FailureFacts({ failure, open = false }: { failure: Failure; open?: boolean }) {
   return (
     <>
       <dl class="facts">
@@ -210,7 +219,7 @@ function FailureFacts({ failure }: { failure: Failure }) {
         {int64(failure.peak_memory_bytes) > 0 && <Fact name="Peak memory">{formatBytes(failure.peak_memory_bytes)}</Fact>}
       </dl>
       {failure.stderr_tail && (
-        <details open={failure.stderr_tail.length < 2000}>
+        <details open={open}>
           <summary>Last lines of stderr</summary>
           <pre tabIndex={0} aria-label="Last lines of stderr">{failure.stderr_tail}</pre>
         </details>
@@ -226,7 +235,7 @@ function AttemptsPanel({ attempts, stage }: { attempts: Attempt[]; stage: boolea
       <h2 id="attempts-title">Attempts</h2>
       {attempts.length === 0 ? <p class="muted">None yet: no worker has taken it.</p> : (
         <Scroll label="Attempts">
-          <table>
+          <table class="fit">
             <thead>
               <tr>
                 <th scope="col" class="number">No.</th><th scope="col">State</th><th scope="col">Worker</th><th scope="col" class="number">Slot</th>
@@ -262,7 +271,7 @@ function MetricsPanel({ job }: { job: Job }) {
     <section class="panel" aria-labelledby="metrics-title">
       <h2 id="metrics-title">Result</h2>
       <Scroll label="Metrics">
-        <table>
+        <table class="fit">
           <thead><tr><th scope="col">Metric</th><th scope="col" class="number">Value</th></tr></thead>
           <tbody>{job.metrics.map(({ metric, value }) => (
             <tr key={metric}><td class="mono">{metric}</td><td class="number" title={String(value)}>{formatNumber(value)}</td></tr>
@@ -278,7 +287,7 @@ function ArtifactsPanel({ job }: { job: Job }) {
     <section class="panel" aria-labelledby="artifacts-title">
       <h2 id="artifacts-title">Files</h2>
       <Scroll label="Files">
-        <table>
+        <table class="fit">
           <thead><tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col" class="number">Size</th><th scope="col">SHA-256</th></tr></thead>
           <tbody>{job.artifacts.map(({ name, media_type, artifact }) => (
             <tr key={name}><td class="mono">{name}</td><td>{media_type}</td><td class="number">{formatBytes(artifact?.bytes ?? 0)}</td><td class="mono">{artifact?.sha256.slice(0, 16)}…</td></tr>

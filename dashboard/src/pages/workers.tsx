@@ -90,7 +90,7 @@ function WorkerRow({ worker, now, details }: { worker: WorkerInfo; now: number; 
       <td>
         <ul class="slots">
           {worker.running_job_ids.map((id) => <li key={id}><Slot id={id} details={details && worker.connected} /></li>)}
-          {free > 0 && <li class="muted">{plural(free, "free slot")}</li>}
+          {free > 0 && <li class="muted">{plural(free, worker.connected ? "free slot" : "slot")}</li>}
         </ul>
       </td>
       <td>{worker.device_kind || worker.device_class}{int64(worker.memory_bytes) > 0 && <div class="muted nowrap">{formatBytes(worker.memory_bytes)}</div>}
