@@ -55,7 +55,7 @@ export interface DifferencesQuery {
   arms: readonly Arm[];
   lengths?: readonly number[] | undefined;
   sort: ForestSort;
-  margins: readonly { arm: string; baseline: string; length: number | undefined; ntk: boolean; margin: number; claim: string }[];
+  margins: readonly { arm: string; baseline: string; length: number; ntk: boolean; margin: number; claim: string }[];
   sweep: string;
 }
 
@@ -78,7 +78,7 @@ export function prepareDifferences(rows: readonly ComparisonRow[], query: Differ
       const estimate = finite(row.difference), low = finite(row.low), high = finite(row.high);
       const p = finite(row.p), holm = finite(row.p_adjusted);
       const claim = query.margins.find((one) => one.arm === row.arm_json && one.baseline === row.baseline_json && one.ntk === row.ntk &&
-        (one.length === undefined || one.length === length));
+        one.length === length);
       if (claim) claims.add(claim.claim);
       const numbers = [withInterval(estimate, low, high, decimals), `n = ${row.n}`,
         p === undefined ? "no p" : `p ${pText(p)}`, ...(holm === undefined ? [] : [`Holm ${pText(holm)}`])].join(", ") +
@@ -137,6 +137,12 @@ export function marginOf(row: ClaimRow): { low: number; high: number } | undefin
   return { low: -margin, high: margin };
 }
 
+// Of the plain interval: one less the family's alpha. With looks each row's alpha is a share of it.
+function levelOfClaims(rows: readonly ClaimRow[]): string {
+  const levels = [...new Set(rows.filter((row) => row.look === 0 && finite(row.alpha) !== undefined).map((row) => levelText(1 - Number(row.alpha))))];
+  return levels.length === 1 ? ` (${levels[0]})` : "";
+}
+
 export function prepareClaims(rows: readonly ClaimRow[], sweep: string): ForestData {
   const decimals = commonDecimals(rows);
   const methods = [...new Set(rows.map((row) => claimMethodText(row.method)).filter(Boolean))].join("; ");
@@ -153,7 +159,7 @@ export function prepareClaims(rows: readonly ClaimRow[], sweep: string): ForestD
       };
     }),
     caption: [
-      `Mean over ${seedCounts(counts, "pair")} paired by seed; thick: the plain 95 % interval; thin with caps: simultaneous over the family of ${counted(rows.length, "claim")} (Bonferroni)`,
+      `Mean over ${seedCounts(counts, "pair")} paired by seed; thick: the plain interval${levelOfClaims(rows)}; thin with caps: simultaneous over the family of ${counted(rows.length, "claim")} (Bonferroni)`,
       ...(rows.some((row) => marginOf(row)) ? ["Shaded: the declared margin"] : []),
       ...(rows.some((row) => row.claim?.kind === "RISES_LESS") ? ["Of rises_less the estimate is the difference of rises"] : []),
       ...(methods ? [`Method: ${methods}`] : []),

@@ -85,7 +85,7 @@ export function counted(count: number, noun: string): string {
 }
 
 export function levelText(level: Double): string {
-  return `${shortest(Number((Number(level) * 100).toPrecision(15)))} %`;
+  return `${shortest(Number((Number(level) * 100).toPrecision(12)))} %`;
 }
 
 const METHODS: Record<string, string> = { student_t: "Student t interval", paired_t: "paired t interval" };

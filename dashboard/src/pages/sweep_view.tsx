@@ -1,0 +1,211 @@
+// What the tabs of a sweep's page share: the view that its address holds, the arms with their looks, the filters, and what is said
+// where nothing is measured.
+import type { ComponentChildren } from "preact";
+import { useMemo } from "preact/hooks";
+import { apiUrl } from "../api/client";
+import type { ConfidenceRow, GetGridResponse, GetTableResponse, ListJobsResponse, Sweep } from "../api/types";
+import { progressOf } from "../app/format";
+import { useLive } from "../app/live";
+import { sweepPath } from "../app/router";
+import { flag, list, number, oneOf, text, type SetState, type Values } from "../app/url_state";
+import { ErrorNotice, Loading } from "../app/widgets";
+import { swatch } from "../charts/figure";
+import { type View, viewKey, viewText, viewsOf } from "../charts/rows";
+import { type Arm, PAGE, armName, armsOf } from "../charts/style";
+import { metricRank, shortest } from "../tables/format";
+
+export const TABS = ["overview", "curves", "lengths", "axis", "table", "differences", "claims", "grid", "jobs"] as const;
+export type TabId = (typeof TABS)[number];
+
+export const SWEEP_VIEW = {
+  tab: oneOf<TabId>(TABS, "overview"),
+  metric: text(""),                 // "": the first that is measured
+  split: text(""),                  // "selection", "confirmation/confirming"; "": the first
+  ntk: oneOf(["both", "off", "on"], "both"),
+  arms: list(),                     // labels; none: the default
+  level: number(0.95),
+  log: flag(false),
+  axis: text(""),
+  by: oneOf(["one", "panels"], "one"),
+  sort: text(""),                   // of tables: a column; of differences: their order
+  curve: text("train_loss"),
+  tuning: flag(false),
+  job: list(),
+  state: text(""),
+  page: text(""),
+};
+export type SweepView = Values<typeof SWEEP_VIEW>;
+export type SetSweepView = SetState<typeof SWEEP_VIEW>;
+
+export interface TabProps { sweep: Sweep; arms: Arm[]; grid: GetGridResponse; view: SweepView; setView: SetSweepView }
+
+export const apiPath = (sweep: string, what: string): string => `/sweeps/${encodeURIComponent(sweep)}/${what}`;
+
+export function useArms(grid: GetGridResponse | undefined): Arm[] {
+  // A grid changes with every job; its arms only when the sweep is extended.
+  const key = grid ? JSON.stringify(grid.arms) : "[]";
+  return useMemo(() => armsOf(JSON.parse(key) as GetGridResponse["arms"]), [key]);
+}
+
+// --- arms ---
+
+export const DEFAULT_ARMS = 8;
+
+// The baseline and the first others, unless the address names some.
+export function chosenArms(arms: readonly Arm[], labels: readonly string[], most = DEFAULT_ARMS): Arm[] {
+  const named = labels.includes("*") ? [...arms] : arms.filter((arm) => labels.includes(arm.label));
+  if (named.length > 0) return named;
+  const baseline = arms.find((arm) => arm.baseline);
+  const others = arms.filter((arm) => arm !== baseline).slice(0, baseline ? most - 1 : most);
+  return arms.filter((arm) => arm === baseline || others.includes(arm));
+}
+
+export function Swatch({ arm }: { arm: Arm }) {
+  return <svg width="30" height="14" aria-hidden="true" ref={(svg) => {
+    if (svg) svg.replaceChildren(swatch(document, arm.style, PAGE, 2, 7));
+  }} />;
+}
+
+export function ArmPicker({ arms, view, setView }: { arms: readonly Arm[]; view: SweepView; setView: SetSweepView }) {
+  const chosen = chosenArms(arms, view.arms);
+  const isDefault = view.arms.length === 0;
+  const set = (labels: string[]) => setView({ arms: labels }, { replace: true });
+  const summary = isDefault && arms.length > chosen.length
+    ? `Arms: ${chosen.length} of ${arms.length} are shown (the baseline and the first ${chosen.length - 1}); choose others here`
+    : `Arms: ${chosen.length === arms.length ? `all ${arms.length}` : `${chosen.length} of ${arms.length}`} are shown`;
+  return (
+    <details class="arm-picker">
+      <summary>{summary}</summary>
+      <div class="tools" style="margin-top: 6px">
+        <button type="button" onClick={() => set([])}>The baseline and the first {DEFAULT_ARMS - 1}</button>
+        <button type="button" onClick={() => set(["*"])}>All {arms.length}</button>
+        <button type="button" onClick={() => set(arms.filter((arm) => arm.baseline).map((arm) => arm.label))}>Only the baseline</button>
+      </div>
+      <div class="picks">
+        {arms.map((arm) => {
+          const on = chosen.includes(arm);
+          return (
+            <label key={arm.key} title={armName(arm)}>
+              <input type="checkbox" checked={on} disabled={on && chosen.length === 1} onChange={() =>
+                set(arms.filter((other) => (other === arm ? !on : chosen.includes(other))).map((other) => other.label))} />
+              <Swatch arm={arm} /><span>{armName(arm)}</span>
+            </label>
+          );
+        })}
+      </div>
+    </details>
+  );
+}
+
+// --- what is measured ---
+
+const DISCOVER = ["loss_targets", "loss", "passkey_accuracy", "mqar_accuracy", "attention_entropy", "attention_entropy_ratio", "attention_entropy_slope",
+  "acc", "acc_norm", "rouge1", "rouge2", "rougeL", "loss_per_byte", "bits_per_byte", "gain", "loss_targets_windowed", "mqar_loss"];
+export const OTHER_METRICS = ["loss_by_position.T/64", "loss_by_position.T/32", "loss_by_position.T/16", "loss_by_position.T/8", "loss_by_position.T/4", "loss_by_position.T/2",
+  "loss_by_position.3T/4", "loss_by_position.T", "loss_by_position.2T", "loss_by_position.4T", "loss_by_position.8T", "loss_by_position.16T", "attention_largest",
+  "attention_first", "attention_zeros", "attention_uncontrasted", "attention_zero_rows", "zero_rows", "uncontrasted_rows", "final_train_loss", "max_gradient_norm",
+  "tokens", "loss_tokens", "target_tokens"];
+
+const MOST_TO_DISCOVER = 300; // arms: beyond, a table of all metrics is asked for one by one
+
+export interface Results {
+  rows: ConfidenceRow[];      // of the chosen metric, all splits
+  phases: boolean;
+  metric: string;
+  metrics: string[];          // measured ones, as far as known
+  views: View[];
+  viewed: View | undefined;
+  state: ComponentChildren;   // shown in place of a chart: waiting, an error, or that nothing is measured
+}
+
+// The table of the chosen metric, kept fresh.
+export function useResults(sweep: Sweep, view: SweepView, arms: number): Results {
+  const small = arms <= MOST_TO_DISCOVER;
+  const all = useLive<GetTableResponse>(small ? apiUrl(apiPath(sweep.name, "table"), { metrics: DISCOVER, level: view.level }) : undefined);
+  const known = useMemo(() => [...new Set((all.data?.rows ?? []).map((row) => row.metric).filter(Boolean))].sort((a, b) => metricRank(a) - metricRank(b)), [all.data]);
+  const metric = view.metric || known[0] || "loss_targets";
+  const apart = !small || (view.metric !== "" && !DISCOVER.includes(view.metric));
+  const one = useLive<GetTableResponse>(apart ? apiUrl(apiPath(sweep.name, "table"), { metrics: [metric], level: view.level }) : undefined);
+  const source = apart ? one : all;
+  const rows = useMemo(() => (source.data?.rows ?? []).filter((row) => row.metric === metric), [source.data, metric]);
+  const views = useMemo(() => viewsOf(rows).filter((one) => one.phase !== "TUNING"), [rows]);
+  const viewed = views.find((one) => viewKey(one) === view.split) ?? views[0];
+  const state = !source.data && source.error ? <ErrorNotice error={source.error} />
+    : !source.data ? <Loading what="Asking for the results" />
+    : rows.length === 0 ? <NothingYet sweep={sweep} what={known.length > 0 ? `${metric} is not measured` : "Nothing is measured yet"} known={known} />
+    : undefined;
+  return { rows, phases: source.data?.phases ?? false, metric, metrics: known, views, viewed, state };
+}
+
+export function NothingYet({ sweep, what = "Nothing is measured yet", known = [] }: { sweep: Sweep; what?: string; known?: string[] }) {
+  const { done, all } = progressOf(sweep);
+  return (
+    <div class="panel empty" data-empty>
+      <p><strong>{what}.</strong></p>
+      <p>{done} of {all} jobs of this sweep are done{sweep.state === "SWEEP_RUNNING" ? "; this fills in by itself as results come." : "."}
+        {sweep.waiting_for && ` It waits for: ${sweep.waiting_for}.`}</p>
+      {known.length > 0 && <p>Measured are: {known.join(", ")}.</p>}
+      <p><a href={`${sweepPath(sweep.name)}?tab=grid`}>How far each arm and seed is</a></p>
+    </div>
+  );
+}
+
+// --- filters ---
+
+export function Filters({ view, setView, results, ntk = true, children }: {
+  view: SweepView; setView: SetSweepView; results: Results; ntk?: boolean; children?: ComponentChildren;
+}) {
+  const metrics = results.metrics.includes(results.metric) ? results.metrics : [results.metric, ...results.metrics];
+  const levels = [0.9, 0.95, 0.99];
+  return (
+    <div class="filters" role="group" aria-label="What is shown">
+      <label class="field">Metric
+        <select value={results.metric} onChange={(event) => setView({ metric: event.currentTarget.value, split: "" })}>
+          {metrics.map((metric) => <option key={metric} value={metric}>{metric}</option>)}
+          <optgroup label="Perhaps measured as well">
+            {OTHER_METRICS.filter((metric) => !metrics.includes(metric)).map((metric) => <option key={metric} value={metric}>{metric}</option>)}
+          </optgroup>
+        </select>
+      </label>
+      {results.views.length > 0 && (
+        <label class="field">Split
+          <select value={results.viewed ? viewKey(results.viewed) : ""} onChange={(event) => setView({ split: event.currentTarget.value })}>
+            {results.views.map((one) => <option key={viewKey(one)} value={viewKey(one)}>{viewText(one)}</option>)}
+          </select>
+        </label>
+      )}
+      {ntk && results.rows.some((row) => row.ntk) && (
+        <label class="field">Dynamic NTK
+          <select value={view.ntk} onChange={(event) => setView({ ntk: event.currentTarget.value as SweepView["ntk"] })}>
+            <option value="both">off and on</option>
+            <option value="off">off</option>
+            <option value="on">on</option>
+          </select>
+        </label>
+      )}
+      <label class="field">Level of confidence
+        <select value={String(view.level)} onChange={(event) => setView({ level: Number(event.currentTarget.value) })}>
+          {[...levels, ...(levels.includes(view.level) ? [] : [view.level])].map((level) => <option key={level} value={String(level)}>{shortest(Number((level * 100).toPrecision(12)))} %</option>)}
+        </select>
+      </label>
+      {children}
+    </div>
+  );
+}
+
+// --- the training length, for "8×" ---
+
+// As experiments/defaults.cc; permanent there.
+export const PRESET_LENGTHS: Record<string, number> = { tiny: 256, small: 256, "gpt2-45m": 1024, "gpt2-124m": 1024, "gpt2-355m": 1024 };
+
+// 0: not known, or arms differ in it.
+export function useTrainLength(sweep: Sweep, arms: readonly Arm[]): number {
+  const jobs = useLive<ListJobsResponse>(apiUrl(apiPath(sweep.name, "jobs"), { page_size: 1 }), { follow: false });
+  const job = jobs.data?.jobs[0];
+  const settings = (job?.task?.stage?.config ?? job?.task?.evaluation?.config)?.settings;
+  if (!settings || arms.some((arm) => /"(train\.length|model\.preset)"/.test(arm.json))) return 0;
+  const executor = job?.task?.stage?.executor ?? job?.task?.evaluation?.executor;
+  if (executor === "EXECUTOR_NOOP") return 0;
+  const value = (axis: string) => settings.find((setting) => setting.axis === axis)?.value;
+  return Number(value("train.length")?.number ?? PRESET_LENGTHS[value("model.preset")?.text ?? "tiny"] ?? 0);
+}
