@@ -115,7 +115,7 @@ export interface ServerEvent { event: string; data: string }
 // Splits text of server-sent events into events; what is not whole yet stays in the returned rest.
 export function parseEvents(text: string): { events: ServerEvent[]; rest: string } {
   const events: ServerEvent[] = [];
-  const blocks = text.replace(/\r\n?/g, "\n").split("\n\n");
+  const blocks = text.replace(/\r\n/g, "\n").split("\n\n");
   const rest = blocks.pop() ?? "";
   for (const block of blocks) {
     let event = "message";

@@ -80,7 +80,7 @@ export function Shell() {
           : <div class="empty"><h1>No such page</h1><p>Nothing is at {location.path}. <a href="/">The list of sweeps</a></p></div>}
       </main>
       <footer class="footer">
-        <span>{me.data?.version}</span>
+        <span>Ablate {me.data?.version}</span>
         {me.data && <span>role {me.data.role || "none"}{me.data.token_name && `, token ${me.data.token_name}`}{me.data.read_only && ", read only"}</span>}
         {token() && <button class="quiet" onClick={() => enter("")}>Forget the token</button>}
         <a href="/licenses.txt">Licences</a>

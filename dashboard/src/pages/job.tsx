@@ -42,11 +42,11 @@ export function JobPage({ parameters }: PageProps) {
       {shown.error && <ErrorNotice error={shown.error} what="What is shown may be old" />}
       {explained.data && (job.state !== "SUCCEEDED" || explained.data.next_step) && (
         <div class={job.state === "FAILED" ? "notice bad" : "notice"}>
-          <p><strong>Why it is {words(job.state)}:</strong> {explained.data.explanation}</p>
+          <p><strong>{WHY[job.state] ?? "How it stands"}:</strong> {explained.data.explanation}</p>
           {explained.data.next_step && <p><strong>What can be done:</strong> {explained.data.next_step}</p>}
         </div>
       )}
-      {failure && <FailurePanel failure={failure} title={job.state === "FAILED" ? "Why it failed" : "Last failure"}
+      {failure && <FailurePanel failure={failure} title="Last failure"
         count={`${job.failures} of at most ${plural(job.max_failures, "failure")}`} />}
       <div class="columns">
         <Facts job={job} attempts={attempts} />
@@ -79,6 +79,10 @@ export function JobPage({ parameters }: PageProps) {
     </>
   );
 }
+
+const WHY: Partial<Record<Job["state"], string>> = {
+  BLOCKED: "Why it is blocked", QUEUED: "Why it is queued", FAILED: "Why it failed", CANCELLED: "Why it was cancelled",
+};
 
 function titleOf(job: Job): string {
   const { stage, evaluation } = job.task ?? {};

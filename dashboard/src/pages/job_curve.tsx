@@ -1,6 +1,6 @@
 // The stored training curve of one job, on its page.
 import { useCallback, useMemo } from "preact/hooks";
-import type { CurvePoint, Job } from "../api/types";
+import { int64, type CurvePoint, type Job } from "../api/types";
 import { flag, text, useUrlState } from "../app/url_state";
 import { ChartCard } from "../charts/card";
 import type { DrawOptions } from "../charts/figure";
@@ -15,7 +15,8 @@ export function JobCurve({ job, points }: { job: Job; points: CurvePoint[] }) {
   const data = useMemo(() => prepareJobCurve(points, { name: job.job_id, metric, log: view.log, diverged: job.outcome === "DIVERGED" }),
     [points, metric, view.log, job.job_id, job.outcome]);
   const draw = useCallback((options: DrawOptions) => drawJobCurve(data, options), [data]);
-  if (points.length === 0) return <p class="muted">No point is stored yet: a worker sends them while it trains.</p>;
+  if (points.length === 0) return <p class="muted">{
+    int64(job.ended_at_us) > 0 ? "No point was stored." : "No point is stored yet: a worker sends them while it trains."}</p>;
   return (
     <>
       <div class="controls">

@@ -53,13 +53,16 @@ export function SweepsPage(_props: PageProps) {
   const choose = (name: string, on: boolean): void =>
     setView({ chosen: on ? [...view.chosen, name] : view.chosen.filter((other) => other !== name) }, { replace: true });
 
-  const heading = (order: SweepOrder, title: string, numeric = false) => (
-    <th scope="col" class={numeric ? "number" : undefined} aria-sort={view.order === order ? (order === "name" || order === "state" || order === "progress" ? "ascending" : "descending") : undefined}>
-      <button type="button" class="sort" title={`Order by ${title.toLowerCase()}`} onClick={() => setView({ order })}>
-        {title}{view.order === order ? " ▾" : ""}
-      </button>
-    </th>
-  );
+  const heading = (order: SweepOrder, title: string, numeric = false) => {
+    const ascending = order === "name" || order === "state" || order === "progress";
+    return (
+      <th scope="col" class={numeric ? "number" : undefined} aria-sort={view.order === order ? (ascending ? "ascending" : "descending") : undefined}>
+        <button type="button" class="sort" title={`Order by ${title.toLowerCase()}`} onClick={() => setView({ order })}>
+          {title}{view.order === order ? (ascending ? " ▴" : " ▾") : ""}
+        </button>
+      </th>
+    );
+  };
 
   return (
     <>
