@@ -294,8 +294,7 @@ void Planner::EmitGroup(const Group& group) {
         if (!fresh) continue;
         const Measurement& measurement = measurements_[m];
         PlannedEvaluation evaluation;
-        evaluation.key =
-            Sha256Hex(absl::StrCat(measurement.key_text, plan_.stages[point.stage].key, "\"", measurement.key_end));
+        evaluation.key = measurement.key.KeyOf(plan_.stages[point.stage].key);
         evaluation.stage = point.stage;
         evaluation.eval_config = measurement.eval_config;
         evaluation.length_tokens = measurement.length;

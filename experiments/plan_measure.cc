@@ -29,21 +29,17 @@ int64_t LongestText(const std::string& task, const ConfigView& trained, int64_t 
 }  // namespace
 
 int Planner::InternMeasurement(Measurement measurement) {
-  const auto hashes = [&](const char* name, const google::protobuf::RepeatedPtrField<v1::DataFile>& files) {
-    std::string list;
-    for (const v1::DataFile& file : files) {
-      absl::StrAppend(&list, list.empty() ? "" : ",", "\"", file.sha256(), "\"");
-    }
-    return list.empty() ? "" : absl::StrCat(",\"", name, "\":[", list, "]");
+  const auto hashes = [](const google::protobuf::RepeatedPtrField<v1::DataFile>& files) {
+    std::vector<std::string> list;
+    for (const v1::DataFile& file : files) list.push_back(file.sha256());
+    return list;
   };
   const v1::ProbeSpec& probe =
       measurement.probe < 0 ? v1::ProbeSpec::default_instance() : spec_.evaluate().probes(measurement.probe);
-  measurement.key_text =
-      absl::StrCat("{\"eval\":", ToJson(measurement.eval_config), hashes("files", probe.files()),
-                   ",\"length\":", measurement.length, ",\"split\":\"", measurement.split, "\",\"state\":\"");
-  measurement.key_end = absl::StrCat(hashes("tokenizer", probe.tokenizer()), ",\"what\":\"evaluation\"}");
+  measurement.key = MakeEvaluationKeyText(ToJson(measurement.eval_config), hashes(probe.files()), measurement.length,
+                                          measurement.split, hashes(probe.tokenizer()));
   const auto [it, fresh] =
-      measurement_by_key_.emplace(measurement.key_text + measurement.key_end, static_cast<int>(measurements_.size()));
+      measurement_by_key_.emplace(measurement.key.before + measurement.key.after, static_cast<int>(measurements_.size()));
   if (fresh) measurements_.push_back(std::move(measurement));
   return it->second;
 }

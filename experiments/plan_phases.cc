@@ -326,7 +326,7 @@ void Planner::HashPhases() {
       std::vector<std::string> keys;
       for (const int m : *measured) {
         const Measurement& one = measurements_[m];
-        keys.push_back(one.probe < 0 ? one.key_text : one.key_text + one.key_end);
+        keys.push_back(one.probe < 0 ? one.key.before : one.key.before + one.key.after);
       }
       absl::StrAppend(&line, " [", SortedJoin(keys), "]");
     }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "experiments/evaluation_key.h"
 #include "experiments/plan.h"
 
 namespace ablate {
@@ -45,7 +46,7 @@ class Planner {
   // One evaluation of an arm, whatever the seed.
   struct Measurement {
     v1::Configuration eval_config;
-    std::string key_text, key_end;  // the key's JSON before and after the state's key
+    EvaluationKeyText key;
     int64_t length = 0;
     bool ntk = false;
     std::string split;

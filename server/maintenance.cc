@@ -60,7 +60,8 @@ absl::StatusOr<std::map<std::string, int64_t>> NamedArtifacts(Connection& db) {
   ABLATE_ASSIGN_OR_RETURN(
       Statement rows, db.Query("SELECT weights_sha256, weights_bytes FROM checkpoints WHERE weights_sha256 IS NOT NULL "
                                "UNION SELECT optimizer_sha256, optimizer_bytes FROM checkpoints WHERE optimizer_sha256 "
-                               "IS NOT NULL UNION SELECT sha256, bytes FROM data_files"));
+                               "IS NOT NULL UNION SELECT sha256, bytes FROM data_files UNION SELECT sha256, bytes FROM "
+                               "result_artifacts"));
   while (true) {
     ABLATE_ASSIGN_OR_RETURN(const bool more, rows.Step());
     if (!more) return named;
@@ -69,24 +70,26 @@ absl::StatusOr<std::map<std::string, int64_t>> NamedArtifacts(Connection& db) {
 }
 
 // Data under a worker's --data-root is named too, and never here; so is data of jobs that are all over and was
-// collected. What is missing is a fault only where a state is named that jobs or users count on.
-absl::StatusOr<std::set<std::string>> NamedStates(Connection& db) {
-  std::set<std::string> named;
+// collected. What is missing is a fault only where a state or a file of a result is named that jobs or users count on:
+// by what.
+absl::StatusOr<std::map<std::string, std::string>> NamedForGood(Connection& db) {
+  std::map<std::string, std::string> named;
   ABLATE_ASSIGN_OR_RETURN(Statement rows,
-                          db.Query("SELECT weights_sha256 FROM checkpoints WHERE weights_sha256 IS NOT NULL UNION "
-                                   "SELECT optimizer_sha256 FROM checkpoints WHERE optimizer_sha256 IS NOT NULL"));
+                          db.Query("SELECT weights_sha256, 'a state' FROM checkpoints WHERE weights_sha256 IS NOT NULL UNION "
+                                   "SELECT optimizer_sha256, 'a state' FROM checkpoints WHERE optimizer_sha256 IS NOT NULL "
+                                   "UNION SELECT sha256, 'the result ' || name FROM result_artifacts"));
   while (true) {
     ABLATE_ASSIGN_OR_RETURN(const bool more, rows.Step());
     if (!more) return named;
-    named.insert(rows.Text(0));
+    named[rows.Text(0)] = rows.Text(1);
   }
 }
 
 void CheckArtifacts(Connection& db, const std::string& dir, bool deep, CheckReport* report) {
   const auto named = NamedArtifacts(db);
-  const auto states = NamedStates(db);
-  if (!named.ok() || !states.ok()) {
-    report->Add("artifacts", "", {std::string((named.ok() ? states.status() : named.status()).message())});
+  const auto for_good = NamedForGood(db);
+  if (!named.ok() || !for_good.ok()) {
+    report->Add("artifacts", "", {std::string((named.ok() ? for_good.status() : named.status()).message())});
     return;
   }
   const std::vector<std::string> stored = StoredArtifacts(dir);
@@ -95,8 +98,10 @@ void CheckArtifacts(Connection& db, const std::string& dir, bool deep, CheckRepo
   int64_t bytes = 0, unnamed = 0, elsewhere = 0;
   for (const auto& [sha256, size] : *named) {
     if (!there.contains(sha256)) {
-      if (states->contains(sha256)) faults.push_back(absl::StrCat(sha256, " is named by a state, and not there"));
-      else ++elsewhere;
+      if (const auto by = for_good->find(sha256); by != for_good->end())
+        faults.push_back(absl::StrCat(sha256, " is named by ", by->second, ", and not there"));
+      else
+        ++elsewhere;
     }
   }
   for (const std::string& sha256 : stored) {

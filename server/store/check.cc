@@ -10,6 +10,9 @@
 #include "base/files.h"
 #include "base/mutex.h"
 #include "base/strings.h"
+#include "experiments/evaluation_key.h"
+#include "experiments/plan.h"
+#include "proto/resources.pb.h"
 #include "server/scheduler/job_states.h"
 #include "server/store/digest.h"
 #include "server/store/migrations.h"
@@ -134,6 +137,49 @@ void CheckDigests(Connection& db, CheckReport* report) {
   report->Add("digests", found, faults);
 }
 
+// Rows of data by their number: the hashes of their files, by which keys name them.
+absl::StatusOr<std::map<int64_t, std::vector<std::string>>> FilesOfData(Connection& db, std::vector<std::string>* faults) {
+  std::map<int64_t, std::vector<std::string>> listed, all;
+  ABLATE_ASSIGN_OR_RETURN(Statement files, db.Query("SELECT data, sha256, bytes FROM data_files ORDER BY data, position"));
+  while (true) {
+    ABLATE_ASSIGN_OR_RETURN(const bool more, files.Step());
+    if (!more) break;
+    listed[files.Int(0)].push_back(absl::StrCat(files.Text(1), " ", files.Int(2)));
+  }
+  ABLATE_ASSIGN_OR_RETURN(Statement rows, db.Query("SELECT row, name, sha256, ref FROM data ORDER BY row"));
+  while (true) {
+    ABLATE_ASSIGN_OR_RETURN(const bool more, rows.Step());
+    if (!more) return all;
+    v1::DataRef ref;
+    std::vector<std::string> named;
+    const bool read = ref.ParseFromString(rows.Bytes(3));
+    std::vector<std::string>& hashes = all[rows.Int(0)];
+    for (const v1::DataFile& file : ref.files()) {
+      hashes.push_back(file.sha256());
+      named.push_back(absl::StrCat(file.sha256(), " ", file.bytes()));
+    }
+    const std::string combined = CombinedDataSha256(ref);
+    if (!read || named != listed[rows.Int(0)] || ref.sha256() != rows.Text(2) || (!combined.empty() && combined != ref.sha256()))
+      faults->push_back(absl::StrCat("the files of data ", rows.Text(1), " (row ", rows.Int(0), ") are not those that it names"));
+  }
+}
+
+// What no digest covers, the files that an evaluation reads, its key covers; and all that the digests cover a second time.
+absl::StatusOr<int64_t> CheckKeysOfEvaluations(Connection& db, std::vector<std::string>* faults) {
+  ABLATE_ASSIGN_OR_RETURN(auto files, FilesOfData(db, faults));
+  ABLATE_ASSIGN_OR_RETURN(Statement rows, db.Query("SELECT e.key, e.eval_config, e.length, e.split, s.key, e.files, e.tokenizer "
+                                                   "FROM evaluations e JOIN stages s ON s.row = e.stage ORDER BY e.row"));
+  int64_t count = 0;
+  while (true) {
+    ABLATE_ASSIGN_OR_RETURN(const bool more, rows.Step());
+    if (!more) return count;
+    ++count;
+    const auto inputs = [&](int column) { return rows.IsNull(column) ? std::vector<std::string>() : files[rows.Int(column)]; };
+    const std::string key = MakeEvaluationKeyText(rows.Text(1), inputs(5), rows.Int(2), rows.Text(3), inputs(6)).KeyOf(rows.Text(4));
+    if (key != rows.Text(0)) faults->push_back(absl::StrCat("evaluation ", rows.Text(0), " is of something else than its key says"));
+  }
+}
+
 // The schema as the migrations make it; made once for each version.
 absl::StatusOr<std::vector<std::string>> SchemaOf(int64_t version) {
   static Mutex& mutex = *new Mutex;
@@ -207,6 +253,10 @@ void CheckInvariants(Connection& db, CheckReport* report) {
               absl::StrCat(jobs, counts.empty() ? "" : absl::StrCat(" = ", absl::StrJoin(counts, " + "))),
               std::move(faults));
   for (const Rule& rule : kRules) report->Add(rule.name, "yes", Texts(db, rule.sql, report));
+  std::vector<std::string> strange;
+  const absl::StatusOr<int64_t> evaluations = CheckKeysOfEvaluations(db, &strange);
+  if (!evaluations.ok()) strange.push_back(Noted(evaluations.status(), report));
+  report->Add("evaluations are of what their keys say", absl::StrCat(evaluations.value_or(0)), std::move(strange));
   std::string edges;
   for (const JobEdge& edge : JobEdges()) {
     absl::StrAppend(&edges, edges.empty() ? "" : ", ", "('", ToAbsl(StateName(edge.from)), "', '",

@@ -382,6 +382,11 @@ TEST_F(DamageTest, TheCheckFindsEachBrokenRule) {
       {"UPDATE sweeps SET plan_sha256 = 'x' WHERE row = 1", "newest version"},
       {"UPDATE events SET cause = 'parent_failed' WHERE row = (SELECT MAX(row) FROM events WHERE cause = 'leased')",
        "state machine"},
+      // What no digest covers.
+      {"UPDATE evaluations SET files = (SELECT MIN(row) FROM data) WHERE row = 3", "of something else than its key says"},
+      {"UPDATE evaluations SET tokenizer = (SELECT MIN(row) FROM data) WHERE row = 3", "of something else than its key says"},
+      {"UPDATE data_files SET sha256 = replace(sha256, substr(sha256, 1, 1), 'f') WHERE substr(sha256, 1, 1) <> 'f'", "are not those that it names"},
+      {"UPDATE data_files SET bytes = bytes + 1", "are not those that it names"},
       {"PRAGMA foreign_keys = OFF; DELETE FROM workers; DELETE FROM arms WHERE sweep = 1 AND arm = 0", "foreign keys"},
   };
   for (const auto& [change, named] : cases) {

@@ -125,6 +125,17 @@ class Tasks(ClusterTest):
             self.box.ablate("job", "map", job["job_id"], "-o", picture, "--data-dir", data_dir)
             with open(picture, "rb") as file:
                 self.assertTrue(file.read().startswith(start))
+        # The check knows what the files of tasks and results are, and misses one that is gone.
+        check = lambda: subprocess.run([os.path.join(BIN, "ablate-server"), "--data-dir", data_dir, "--check", "--deep"],
+                                       capture_output=True, text=True, timeout=60)
+        self.assertEqual(check().returncode, 0, check().stdout)
+        sha256 = listed[0]["sha256"]
+        made = os.path.join(data_dir, "artifacts", sha256[:2], sha256[2:])
+        os.rename(made, made + ".gone")
+        checked = check()
+        self.assertEqual(checked.returncode, 1, checked.stdout)
+        self.assertIn(f"{sha256} is named by the result attention-map.bin, and not there", checked.stdout)
+        os.rename(made + ".gone", made)
         # A changed input is another sweep under the same name.
         self.write("psalm.txt", "the lord is my light")
         changed = self.run_file(path, data_dir)

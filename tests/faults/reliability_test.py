@@ -282,7 +282,10 @@ class Outages(ReliabilityTest):
     def test_an_absent_coordinator_costs_no_step(self):
         """Stopped and then killed in mid-sweep, for several leases each; workers go on and hand in later."""
         scale = self.SECONDS
-        steps = int(self.STEPS * max(1, scale / 4))  # so that it trains on through all of it
+        # Enough for this machine to train through the first outage and into the second, about.
+        began = time.monotonic()
+        self.undisturbed()
+        steps = max(self.STEPS, int(self.STEPS / (time.monotonic() - began) * scale * 1.6))
         expected, curves = self.undisturbed(steps)
         cluster = self.cluster(lease_seconds=min(30, scale / 4))
         cluster.start_server()
@@ -290,8 +293,9 @@ class Outages(ReliabilityTest):
         cluster.start_worker("b", "--executor", "noop")  # somebody who would be given work
         cluster.submit(sweep_yaml("steady", steps=steps, seeds=1), "steady")
         cluster.poll("both stages train", lambda: len([j for j in cluster.jobs("steady") if j["step"] > 50]) == 2)
-        before = {j["job_id"]: j["step"] for j in cluster.jobs("steady")}
+        stages = lambda: {j["job_id"]: j["step"] for j in cluster.jobs("steady") if j["kind"] == "STAGE"}
         for fault in ("stop", "kill"):
+            before = stages()
             if fault == "stop":
                 cluster.server.send_signal(signal.SIGSTOP)
                 time.sleep(scale)
@@ -300,8 +304,11 @@ class Outages(ReliabilityTest):
                 cluster.kill9(cluster.server)
                 time.sleep(scale)
                 cluster.start_server()
-        cluster.poll("both are further than before", lambda: all(
-            j["step"] > before[j["job_id"]] for j in cluster.jobs("steady") if before[j["job_id"]] > 0))
+            further = lambda: all(step > before[job] or step == steps for job, step in stages().items())
+            cluster.poll("both are further than before", further)
+            after = stages()
+            print(f"{fault}, {scale:.0f} s: " + ", ".join(f"step {before[job]} -> {step} of {steps}" for job, step in after.items()),
+                  flush=True)
         self.finish(cluster, "steady")
         for job in cluster.jobs("steady"):
             self.assertEqual((job["state"], job["attempt"], job["failures"]), ("SUCCEEDED", 1, 0), job)

@@ -90,6 +90,24 @@ def code_lines(text):
     return sum(1 for line in text.splitlines() if line.strip() and not re.match(r"\s*(//|#(?!include|define|if|endif|pragma)|--)", line))
 
 
+def named_tests_problems(root, paths):
+    """The table of docs/reliability.md: each fault of the field names tests, and each test named is there."""
+    tests = [path for path in paths if path.endswith(("_test.cc", "_test.py"))]
+    text = "\n".join(read(root, path) for path in tests)
+    stems = {os.path.basename(path).rsplit(".", 1)[0] for path in tests}
+    rows = re.findall(r"^\| (\d+) \| .*? \| (.*) \|$", read(root, "docs/reliability.md"), flags=re.MULTILINE)
+    problems = [] if len(rows) >= 35 else [f"docs/reliability.md: only {len(rows)} faults of the field found"]
+    for number, named in rows:
+        words = re.findall(r"\w+", re.sub(r"`[^`]*`", "", named))
+        names = [word for word in words if "_" in word or re.match(r"[A-Z]+[a-z]+[A-Z]\w*$", word)]
+        files = [os.path.basename(name).removesuffix(".py") for name in re.findall(r"`([^`]*_test(?:\.py)?)`", named)]
+        missing = [name for name in names if name not in text] + [name for name in files if name not in stems]
+        problems += [f"docs/reliability.md, fault {number}: there is no test {name}" for name in missing]
+        if not names and not files and "`" not in named:
+            problems.append(f"docs/reliability.md, fault {number} names no test")
+    return problems
+
+
 def file_problems(root, paths):
     problems = []
     for path in paths:
@@ -110,6 +128,7 @@ def main(root):
     paths = committed(root)
     pages = [path for path in paths if path.endswith(".md")]
     problems = link_problems(root, pages) + file_problems(root, paths)
+    problems += named_tests_problems(root, paths)
     problems += command_problems(root, os.path.join(os.environ["ABLATE_BIN"], "ablate"))
     print("\n".join(problems) or f"{len(pages)} pages and {len(paths)} files are in order")
     return 1 if problems else 0
