@@ -25,9 +25,11 @@ cp /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null || true
 git clone --quiet . "$root/root/ablate"
 mount -t proc proc "$root/proc"
 
+# The dashboard's packages come from where this machine gets them.
+registry=$(npm config get registry 2>/dev/null || true)
 inside() {
   chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
-    ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
+    ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} ${registry:+npm_config_registry="$registry"} \
     bash -c "cd /root/ablate && $1"
 }
 inside scripts/quickstart.sh
