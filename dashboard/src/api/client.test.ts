@@ -1,3 +1,4 @@
+import { webcrypto } from "node:crypto";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { ApiError, apiUrl, errorOf, get, parseEvents, post, stream } from "./client";
 import { double, int64 } from "./types";
@@ -56,6 +57,7 @@ describe("errorOf", () => {
 describe("post", () => {
   it("sends JSON with an id of its own each time", async () => {
     const fetched = answer("{}");
+    vi.stubGlobal("crypto", webcrypto); // Node 18 has it under no global name
     await post("/sweeps/a/cancel");
     await post("/sweeps/a/lock", { why: "because" });
     const bodies = fetched.mock.calls.map((call) => JSON.parse(call[1].body as string));

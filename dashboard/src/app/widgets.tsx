@@ -3,8 +3,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api/client";
-import { formatTime } from "./format";
-import { words } from "./format";
+import { formatTime, words } from "./format";
 
 // --- spoken messages ---
 
@@ -81,7 +80,7 @@ export function State({ name, word }: { name: string; word?: string }) {
 export function ErrorNotice({ error, what }: { error: Error; what?: string }) {
   return (
     <div class="notice bad" role="alert">
-      <p><strong>{what ?? "The server refused"}{what ? ":" : ":"}</strong> {error.message}</p>
+      <p><strong>{what ?? "The server refused"}:</strong> {error.message}</p>
       {error instanceof ApiError && <p>{error.advice}</p>}
     </div>
   );
@@ -145,8 +144,18 @@ export function Dialog({ title, onClose, children }: { title: string; onClose: (
     dialog.current?.showModal();
     return () => before?.focus?.();
   }, []);
+  // The browser would let Tab out to its own bars.
+  const onKeyDown = (event: KeyboardEvent): void => {
+    if (event.key !== "Tab" || !dialog.current) return;
+    const stops = [...dialog.current.querySelectorAll<HTMLElement>("button, a[href], input, select, textarea, [tabindex='0']")]
+      .filter((stop) => !(stop as HTMLButtonElement).disabled);
+    const edge = event.shiftKey ? stops[0] : stops[stops.length - 1];
+    if (stops.length === 0 || (document.activeElement !== edge && dialog.current.contains(document.activeElement) && document.activeElement !== dialog.current)) return;
+    event.preventDefault();
+    (event.shiftKey ? stops[stops.length - 1] : stops[0])?.focus();
+  };
   return (
-    <dialog ref={dialog} aria-labelledby="dialog-title" onClose={onClose}>
+    <dialog ref={dialog} aria-labelledby="dialog-title" onClose={onClose} onKeyDown={onKeyDown}>
       <h2 id="dialog-title">{title}</h2>
       {children}
     </dialog>
