@@ -7,7 +7,7 @@ import type { Records } from "../tables/sheet";
 import { type DrawOptions, type Figure, type LegendEntry, type Panel, type Range, FONT, compose, described, directLabels, padLog, padded, plot, textWidth } from "./figure";
 import { axisTitles, yTicksWidth } from "./lengths";
 import { firstLines } from "./rows";
-import { type Arm, DIVERGED, armName, colourOf } from "./style";
+import { type Arm, DIVERGED, armName, colourOf, withoutNtk } from "./style";
 
 export interface CurvePointData { step: number; value: number }            // NaN: a gap
 export interface SeedCurve { arm: Arm; seed: string; points: CurvePointData[]; gaps: number; diverged: CurvePointData | undefined; divergedAt: number; stored: number; jobs: string[] }
@@ -48,7 +48,9 @@ function meanCurve(curve: MeanCurve, arm: Arm): MeanCurveData {
 
 export function prepareCurves(response: GetCurvesResponse, query: CurvesQuery): CurvesData {
   const byJson = new Map(query.arms.map((arm) => [arm.json, arm]));
-  const armAt = (index: number) => byJson.get(response.arms_json[index] ?? "");
+  // Arms that differ in NTK alone share their training: the first one's curves stand for both.
+  const jsons = response.arms_json.map(withoutNtk);
+  const armAt = (index: number) => (jsons.indexOf(jsons[index] ?? "") === index ? byJson.get(jsons[index] ?? "") : undefined);
   const keys: { phase: Phase; metric: string }[] = [];
   for (const { phase, metric } of [...response.curves, ...response.means]) {
     if (query.phases && !query.phases.includes(phase)) continue;
@@ -128,7 +130,7 @@ export function drawCurves(data: CurvesData, options: DrawOptions): Figure {
   const { theme } = options;
   const shown = data.panels.flatMap((panel) => [...panel.means, ...panel.seeds].map(({ arm }) => arm)).filter((arm, i, all) => all.indexOf(arm) === i);
   const labelWidth = Math.max(...shown.map((arm) => textWidth(armName(arm), FONT)), 40) + 60;
-  const direct = data.panels.length === 1 && options.width - labelWidth >= 420 && shown.length <= 18;
+  const direct = data.panels.length === 1 && labelWidth <= options.width * 0.36 && options.width - labelWidth >= 420 && shown.length <= 18;
   const severalMetrics = new Set(data.panels.map((panel) => panel.metric)).size > 1;
   const panels: Panel[] = data.panels.map((panel) => ({
     title: [severalMetrics ? panel.metric : "", phaseText(panel.phase) ? `${phaseText(panel.phase)} seeds` : ""].filter(Boolean).join(", "),

@@ -1,10 +1,9 @@
 // The grid of arms by seeds: what each cell shows (a letter and a colour by state), how many of each there are, and the grid as an
 // SVG file. Pure; the page's own grid (charts/grid_view.tsx) shows the same cells and draws only those in view.
 import type { GetGridResponse, GridCell, Phase } from "../api/types";
-import { counted, phaseText, stateText } from "../tables/format";
+import { armLabel, counted, phaseText, stateText } from "../tables/format";
 import type { Records } from "../tables/sheet";
 import { type DrawOptions, type Figure, FONT, compose, element, textWidth } from "./figure";
-import { type Arm, armName } from "./style";
 
 export type CellKind = "succeeded" | "diverged" | "running" | "queued" | "blocked" | "sealed" | "failed" | "cancelled" | "unknown";
 
@@ -30,7 +29,7 @@ export function kindOf(cell: GridCell): CellKind {
 }
 
 export interface GridColumn { phase: Phase; seed: string }
-export interface GridRow { arm: Arm; index: number; cells: (GridCell | undefined)[] }
+export interface GridRow { name: string; json: string; baseline: boolean; cells: (GridCell | undefined)[] }
 export interface GridData {
   columns: GridColumn[];
   phases: { phase: Phase; first: number; count: number }[];
@@ -41,12 +40,15 @@ export interface GridData {
 
 const ORDER: Phase[] = ["PLAIN", "TUNING", "SELECTING", "CONFIRMING", "PHASE_UNSPECIFIED"];
 
-export function prepareGrid(grid: GetGridResponse, arms: readonly Arm[]): GridData {
+// Rows as the plan has them: arms that differ in NTK alone apart, tuning runs too.
+export function prepareGrid(grid: GetGridResponse): GridData {
   const seen = new Map<string, GridColumn>();
   for (const { phase, seed } of grid.cells) if (!seen.has(`${phase} ${seed}`)) seen.set(`${phase} ${seed}`, { phase, seed });
   const columns = [...seen.values()].sort((a, b) => ORDER.indexOf(a.phase) - ORDER.indexOf(b.phase) || Number(a.seed) - Number(b.seed));
   const place = new Map(columns.map((column, i) => [`${column.phase} ${column.seed}`, i]));
-  const rows: GridRow[] = arms.map((arm, index) => ({ arm, index, cells: columns.map(() => undefined) }));
+  const rows: GridRow[] = grid.arms.map((arm) => ({
+    name: armLabel(arm.arm_json) + (arm.baseline ? " (baseline)" : ""), json: arm.arm_json, baseline: arm.baseline, cells: columns.map(() => undefined),
+  }));
   const counts: Partial<Record<CellKind, number>> = {};
   const jobs = { done: 0, all: 0 };
   for (const cell of grid.cells) {
@@ -68,7 +70,7 @@ export function prepareGrid(grid: GetGridResponse, arms: readonly Arm[]): GridDa
 }
 
 export function cellText(row: GridRow, column: GridColumn, cell: GridCell | undefined): string {
-  const at = `${armName(row.arm)}, seed ${column.seed}${phaseText(column.phase) ? `, ${phaseText(column.phase)}` : ""}`;
+  const at = `${row.name}, seed ${column.seed}${phaseText(column.phase) ? `, ${phaseText(column.phase)}` : ""}`;
   if (!cell) return `${at}: not planned`;
   const kind = kindOf(cell);
   const word = cell.diverged && kind !== "diverged" ? `${KINDS[kind].word}, diverged` : KINDS[kind].word;
@@ -88,7 +90,7 @@ export function gridRecords(data: GridData): Records {
     rows: data.rows.flatMap((row) => row.cells.flatMap((cell, i) => {
       const column = data.columns[i];
       if (!cell || !column) return [];
-      return [[row.arm.label, row.arm.json, row.arm.baseline, phaseText(column.phase) || "plain", column.seed, stateText(cell.state), cell.sealed, cell.diverged,
+      return [[row.name, row.json, row.baseline, phaseText(column.phase) || "plain", column.seed, stateText(cell.state), cell.sealed, cell.diverged,
         cell.jobs_done, cell.jobs, cell.step, cell.steps, cell.job_id, cell.failure === "FAILURE_KIND_UNSPECIFIED" ? "" : cell.failure.toLowerCase()]];
     })),
   };
@@ -108,7 +110,7 @@ const FILLS: Record<CellKind, string> = {
 export function drawGrid(data: GridData, title: string, options: DrawOptions): Figure {
   const { theme } = options;
   const size = 18;
-  const labels = Math.min(Math.max(...data.rows.map((row) => textWidth(armName(row.arm), FONT)), 60) + 12, 420);
+  const labels = Math.min(Math.max(...data.rows.map((row) => textWidth(row.name, FONT)), 60) + 12, 420);
   return compose({
     name: "grid", title, caption: gridCaption(data), columns: 1, minimum: 100, legend: [], records: gridRecords(data),
     panels: [{
@@ -122,7 +124,7 @@ export function drawGrid(data: GridData, title: string, options: DrawOptions): F
         data.columns.forEach((column, i) => svg.append(element(document, "text", { x: left(i) + size / 2, y: 27, "font-size": 8, "text-anchor": "middle" }, column.seed)));
         data.rows.forEach((row, r) => {
           const y = top + size * r;
-          svg.append(element(document, "text", { x: 4, y: y + 13, "font-size": FONT, "font-weight": row.arm.baseline ? "bold" : undefined }, armName(row.arm).slice(0, 66)));
+          svg.append(element(document, "text", { x: 4, y: y + 13, "font-size": FONT, "font-weight": row.baseline ? "bold" : undefined }, row.name.slice(0, 66)));
           row.cells.forEach((cell, i) => {
             if (!cell) return;
             const kind = kindOf(cell);

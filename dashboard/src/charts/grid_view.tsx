@@ -4,7 +4,6 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import { jobPath } from "../app/router";
 import { phaseText } from "../tables/format";
 import { type CellKind, type GridData, KINDS, cellText, kindOf } from "./grid";
-import { armName } from "./style";
 
 const ROW = 26, HEAD = 40, OVERSCAN = 8;
 
@@ -23,7 +22,7 @@ export function GridView({ data, label }: { data: GridData; label: string }) {
   const [view, setView] = useState({ top: 0, height: 600 });
   const [focus, setFocus] = useState<{ row: number; column: number }>({ row: 0, column: 0 });
   const wanted = useRef(false);
-  const armWidth = useMemo(() => Math.round(Math.min(Math.max(...data.rows.map((row) => armName(row.arm).length), 8) * 7.2 + 20, 340)), [data.rows]);
+  const armWidth = useMemo(() => Math.round(Math.min(Math.max(...data.rows.map((row) => row.name.length), 8) * 7.2 + 20, 340)), [data.rows]);
   const compact = typeof window !== "undefined" && window.innerWidth < 600;
   const names = compact ? Math.min(armWidth, 140) : armWidth;
 
@@ -96,8 +95,8 @@ export function GridView({ data, label }: { data: GridData; label: string }) {
         {data.rows.slice(first, last).map((one, k) => {
           const r = first + k;
           return (
-            <div key={one.arm.key} class="grid-row" role="row" aria-rowindex={r + 2} style={{ top: r * ROW, width }}>
-              <span class={`grid-arm${one.arm.baseline ? " baseline" : ""}`} role="rowheader" style={{ width: names }} title={armName(one.arm)}>{armName(one.arm)}</span>
+            <div key={one.json} class="grid-row" role="row" aria-rowindex={r + 2} style={{ top: r * ROW, width }}>
+              <span class={`grid-arm${one.baseline ? " baseline" : ""}`} role="rowheader" style={{ width: names }} title={one.name}>{one.name}</span>
               {one.cells.map((cell, c) => {
                 const seed = data.columns[c]!;
                 const text = cellText(one, seed, cell);
@@ -105,7 +104,7 @@ export function GridView({ data, label }: { data: GridData; label: string }) {
                 return (
                   <span key={c} class={`grid-cell${gaps.has(c) ? " gap" : ""}`} role="gridcell" aria-colindex={c + 2}>
                     {cell?.job_id
-                      ? <a class="kind" href={jobPath(cell.job_id)} data-kind={kindOf(cell)} data-arm={one.arm.json} data-seed={seed.seed} data-phase={seed.phase}
+                      ? <a class="kind" href={jobPath(cell.job_id)} data-kind={kindOf(cell)} data-arm={one.json} data-seed={seed.seed} data-phase={seed.phase}
                           data-state={cell.state} data-diverged={cell.diverged ? "" : undefined} aria-label={text} title={text} {...place}
                           onFocus={() => setFocus({ row: r, column: c })}>{KINDS[kindOf(cell)].letter}{cell.diverged && kindOf(cell) !== "diverged" ? "d" : ""}</a>
                       : <span class={cell ? "none kind" : "none"} data-kind={cell ? kindOf(cell) : undefined} aria-label={text} title={text} {...place}>

@@ -191,7 +191,7 @@ export function drawLengths(data: LengthsData, options: DrawOptions): Figure {
   const shown = data.panels.flatMap((panel) => panel.series.map((series) => series.arm)).filter((arm, i, all) => all.indexOf(arm) === i);
   const labels = shown.map((arm) => armName(arm) + (arm.sweep ? ` · ${arm.sweep}` : ""));
   const labelWidth = Math.max(...labels.map((label) => textWidth(label, FONT)), 40) + 60;
-  const direct = single && options.width - labelWidth >= 420 && shown.length <= 18;
+  const direct = single && labelWidth <= options.width * 0.36 && options.width - labelWidth >= 420 && shown.length <= 18;
   const low = data.lengths[0] ?? 1, high = data.lengths[data.lengths.length - 1] ?? 1;
   const panels: Panel[] = data.panels.map((panel) => ({
     title: single && !panel.ntk ? "" : panel.ntk ? "NTK on" : "NTK off",

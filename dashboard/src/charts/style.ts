@@ -1,6 +1,8 @@
 // How arms look: colour, marker and dash by an arm's place among all arms of its sweep, so that an arm looks the same on every chart,
 // whatever else is shown. Colours are Okabe and Ito's, darkened where they would be faint on white; markers and dashes tell arms apart
 // without them. Must not know what is drawn.
+import type { Phase } from "../api/types";
+import { armLabel } from "../tables/format";
 
 // In a page colours are CSS variables, so that light and dark need no second drawing; in a file they are what print takes.
 export interface Theme {
@@ -119,20 +121,38 @@ export function styleAt(place: number): LineStyle {
 
 export interface Arm {
   key: string;        // unique among what a page shows: arm_json, with its sweep where several are shown
-  json: string;
+  json: string;       // as rows of results have it
+  requested: string;  // as the sweep's plan has it, to ask for its curves
   label: string;
   baseline: boolean;
   style: LineStyle;
   sweep?: string;
 }
 
-// All arms of a sweep, in the order of the table.
-export function armsOf(arms: readonly { arm_json: string; label: string; baseline: boolean }[]): Arm[] {
+// Rows of results have the NTK setting in a field of their own, so that it is not in their arm.
+export function withoutNtk(armJson: string): string {
+  return armJson.replace(/"eval\.ntk":"[^"]*",?/, "").replace(/,\}$/, "}");
+}
+
+// All arms of a sweep that have results of their own, in the order of the table: arms that differ in NTK alone are one, and tuning runs
+// are none. Named as the command line names them.
+export function armsOf(arms: readonly { arm_json: string; label: string; baseline: boolean; phase?: Phase }[]): Arm[] {
+  const found = new Map<string, Arm>();
+  for (const arm of arms) {
+    if (arm.phase === "TUNING") continue;
+    const json = withoutNtk(arm.arm_json);
+    const known = found.get(json);
+    if (known) known.baseline ||= arm.baseline;
+    else found.set(json, { key: json, json, requested: arm.arm_json, label: armLabel(json), baseline: arm.baseline, style: BASELINE_STYLE });
+  }
+  const made = [...found.values()];
+  const twice = new Set(made.map((arm) => arm.label).filter((label, i, all) => all.indexOf(label) !== i));
   let place = 0;
-  return arms.map((arm) => ({
-    key: arm.arm_json, json: arm.arm_json, label: arm.label, baseline: arm.baseline,
-    style: arm.baseline ? BASELINE_STYLE : styleAt(place++),
-  }));
+  for (const arm of made) {
+    if (twice.has(arm.label)) arm.label = arm.json;
+    if (!arm.baseline) arm.style = styleAt(place++);
+  }
+  return made;
 }
 
 export function armName(arm: Arm): string {

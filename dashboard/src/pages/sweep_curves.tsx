@@ -16,7 +16,7 @@ export function CurvesTab({ sweep, arms, view, setView }: TabProps) {
   const metrics = METRICS.includes(view.curve) ? METRICS : [...METRICS, view.curve];
   const all = shown.length === arms.length;
   const { data, error } = useLive<GetCurvesResponse>(apiUrl(apiPath(sweep.name, "curves"), {
-    metrics: [view.curve], arms_json: all ? [] : shown.map((arm) => arm.json), level: view.level, max_points: shown.length > 12 ? 150 : 400,
+    metrics: [view.curve], arms_json: all ? [] : shown.map((arm) => arm.requested), level: view.level, max_points: shown.length > 12 ? 150 : 400,
   }));
   const curves = useMemo(() => data && prepareCurves(data, {
     arms: shown, log: view.log, sweep: sweep.name, ...(view.tuning ? {} : { phases: ["PLAIN", "SELECTING", "CONFIRMING"] as const }),

@@ -16,8 +16,8 @@ import { counted } from "../tables/format";
 import { toCsv } from "../tables/sheet";
 import { type TabProps, apiPath } from "./sweep_view";
 
-export function GridTab({ sweep, arms, grid, view, setView }: TabProps) {
-  const data = useMemo(() => prepareGrid(grid, arms), [grid, arms]);
+export function GridTab({ sweep, grid, view, setView }: TabProps) {
+  const data = useMemo(() => prepareGrid(grid), [grid]);
   const kind = view.state in KINDS ? (view.state as CellKind) : undefined;
   const shown = useMemo(() => (kind ? { ...data, rows: data.rows.filter((row) => row.cells.some((cell) => cell && kindOf(cell) === kind)) } : data), [data, kind]);
   const title = `${sweep.name}: arms by seeds`;

@@ -10,7 +10,6 @@ import type { DrawOptions } from "../charts/figure";
 import { countsText, kindOf, prepareGrid } from "../charts/grid";
 import { drawLengths, prepareLengths } from "../charts/lengths";
 import { viewKey } from "../charts/rows";
-import { armName } from "../charts/style";
 import { counted, phaseText, withInterval, finite } from "../tables/format";
 import { NothingYet, type TabProps, apiPath, chosenArms, useResults, useTrainLength } from "./sweep_view";
 
@@ -22,7 +21,7 @@ export function OverviewTab({ sweep, arms, grid, view, setView }: TabProps) {
     metric: results.metric, view: results.viewed, ntk: view.ntk, arms: shown, trainLength, sweep: "",
   }), [results.rows, results.viewed && viewKey(results.viewed), view.ntk, shown, trainLength]);
   const draw = useCallback((options: DrawOptions) => drawLengths(data!, options), [data]);
-  const cells = useMemo(() => prepareGrid(grid, arms), [grid, arms]);
+  const cells = useMemo(() => prepareGrid(grid), [grid]);
   const phases = sweep.phase !== "PLAIN" && sweep.phase !== "PHASE_UNSPECIFIED";
   const claims = useLive<GetClaimsResponse>(phases ? apiUrl(apiPath(sweep.name, "claims")) : undefined);
   const trouble = useMemo(() => grid.cells.filter((cell) => cell.state === "FAILED" || cell.diverged), [grid]);
@@ -63,9 +62,8 @@ export function OverviewTab({ sweep, arms, grid, view, setView }: TabProps) {
             <h2>Failed and diverged</h2>
             <ul style="margin: 0; padding-left: 18px">
               {trouble.slice(0, 12).map((cell) => {
-                const arm = arms[cell.arm];
                 const kind = kindOf(cell);
-                return <li key={`${cell.arm} ${cell.seed} ${cell.phase}`}><a href={jobPath(cell.job_id)}>{arm ? armName(arm) : `arm ${cell.arm}`}, seed {cell.seed}</a>
+                return <li key={`${cell.arm} ${cell.seed} ${cell.phase}`}><a href={jobPath(cell.job_id)}>{cells.rows[cell.arm]?.name ?? `arm ${cell.arm}`}, seed {cell.seed}</a>
                   {phaseText(cell.phase) && `, ${phaseText(cell.phase)}`}: {kind}{cell.diverged && kind !== "diverged" ? ", diverged" : ""}
                   {kind === "failed" && cell.failure !== "FAILURE_KIND_UNSPECIFIED" && ` (${cell.failure.toLowerCase().replace(/_/g, " ")})`}</li>;
               })}
