@@ -50,6 +50,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> CoordinatorImpl::Open(const Coordin
   {
     MutexLock lock(&self->mutex_);
     self->StillHere();
+    self->first_revision_ = options.clock->WallMicros();
     self->scheduler_ = self->NewScheduler();
     ABLATE_RETURN_IF_ERROR(self->scheduler_->OnRestart(snapshot, self->NowTime()));
   }

@@ -29,6 +29,7 @@ struct CoordinatorOptions {
   int64_t lease_ms = 30'000;        // silence after which a worker's attempts are taken away
   int64_t busy_contact_ms = 2'000;  // how often a busy worker calls
   int64_t idle_wait_ms = 30'000;    // how long an idle worker is kept in the call
+  int64_t watch_heartbeat_ms = 15'000;  // between two messages of WatchChanges, where nothing changes
   int32_t max_failures = 3;         // of a job
   int64_t retry_delay_ms = 1'000;   // before a job that failed is tried again; grows with its failures (scheduler.h)
   int32_t sweep_max_failures = 50;  // of one signature, in a sweep that states no number of its own; 0: never pauses
@@ -75,6 +76,12 @@ class Coordinator {
   virtual absl::Status WatchSweep(const v1::WatchSweepRequest& request,
                                   const std::function<bool(const v1::Sweep&)>& send,
                                   const std::function<bool()>& cancelled) = 0;
+  virtual absl::StatusOr<v1::GetGridResponse> GetGrid(const v1::GetGridRequest& request) = 0;
+  // Calls `send` now, at each change (at most 5 times a second) and after watch_heartbeat_ms without one, until `send`
+  // returns false or `cancelled` returns true (asked at least every second).
+  virtual absl::Status WatchChanges(const v1::WatchChangesRequest& request,
+                                    const std::function<bool(const v1::Changes&)>& send,
+                                    const std::function<bool()>& cancelled) = 0;
   virtual absl::StatusOr<v1::Sweep> CancelSweep(const v1::CancelSweepRequest& request) = 0;
   virtual absl::StatusOr<v1::RetrySweepResponse> RetrySweep(const v1::RetrySweepRequest& request) = 0;
   virtual absl::StatusOr<v1::Sweep> ResumeSweep(const v1::ResumeSweepRequest& request) = 0;
@@ -95,6 +102,7 @@ class Coordinator {
   virtual absl::StatusOr<v1::GetClaimsResponse> GetClaims(const v1::GetClaimsRequest& request) = 0;
   virtual absl::StatusOr<v1::GetEffectsResponse> GetEffects(const v1::GetEffectsRequest& request) = 0;
   virtual absl::StatusOr<v1::GetSpreadResponse> GetSpread(const v1::GetSpreadRequest& request) = 0;
+  virtual absl::StatusOr<v1::GetCurvesResponse> GetCurves(const v1::GetCurvesRequest& request) = 0;
   virtual absl::Status Query(const v1::QueryRequest& request,
                              const std::function<bool(const v1::QueryResponse&)>& send) = 0;
 

@@ -1,7 +1,7 @@
 // The one implementation of Coordinator, shared by its .cc files: coordinator.cc (opening, writing, recovery),
 // coordinator_sweeps.cc, coordinator_extend.cc, coordinator_jobs.cc, coordinator_verify.cc, coordinator_results.cc,
-// coordinator_claims.cc (decisions of sweeps with phases), coordinator_seal.cc (who asks for what is sealed),
-// coordinator_link.cc.
+// coordinator_grid.cc, coordinator_curves.cc, coordinator_claims.cc (decisions of sweeps with phases), coordinator_seal.cc (who
+// asks for what is sealed), coordinator_link.cc.
 // Must not be included outside server/coordinator*.
 //
 // How a change is made: under mutex_ the scheduler handles the event and its effects are enqueued at the store, so the
@@ -46,6 +46,9 @@ class CoordinatorImpl final : public Coordinator {
   absl::StatusOr<v1::ListSweepsResponse> ListSweeps(const v1::ListSweepsRequest& request) override;
   absl::Status WatchSweep(const v1::WatchSweepRequest& request, const std::function<bool(const v1::Sweep&)>& send,
                           const std::function<bool()>& cancelled) override;
+  absl::StatusOr<v1::GetGridResponse> GetGrid(const v1::GetGridRequest& request) override;
+  absl::Status WatchChanges(const v1::WatchChangesRequest& request, const std::function<bool(const v1::Changes&)>& send,
+                            const std::function<bool()>& cancelled) override;
   absl::StatusOr<v1::Sweep> CancelSweep(const v1::CancelSweepRequest& request) override;
   absl::StatusOr<v1::RetrySweepResponse> RetrySweep(const v1::RetrySweepRequest& request) override;
   absl::StatusOr<v1::Sweep> ResumeSweep(const v1::ResumeSweepRequest& request) override;
@@ -65,6 +68,7 @@ class CoordinatorImpl final : public Coordinator {
   absl::StatusOr<v1::GetClaimsResponse> GetClaims(const v1::GetClaimsRequest& request) override;
   absl::StatusOr<v1::GetEffectsResponse> GetEffects(const v1::GetEffectsRequest& request) override;
   absl::StatusOr<v1::GetSpreadResponse> GetSpread(const v1::GetSpreadRequest& request) override;
+  absl::StatusOr<v1::GetCurvesResponse> GetCurves(const v1::GetCurvesRequest& request) override;
   absl::Status Query(const v1::QueryRequest& request,
                      const std::function<bool(const v1::QueryResponse&)>& send) override;
 
@@ -208,6 +212,20 @@ class CoordinatorImpl final : public Coordinator {
   };
   absl::StatusOr<LoadedTable> LoadTable(const std::string& sweep) ABLATE_EXCLUDES(mutex_);
 
+  // ---- coordinator_grid.cc ----
+  // What a sweep's points consist of, and the jobs that stand for it.
+  struct Points {
+    StoredPoints stored;
+    int64_t plans_version = 0;
+    std::vector<JobRow> jobs;  // SweepRecord::jobs, by which the rest was found
+    // Of stored.stages and stored.evaluations; 0 and "": no job stands for it.
+    std::vector<JobRow> stage_jobs, evaluation_jobs;
+    std::vector<std::string> stage_job_ids, evaluation_job_ids;
+  };
+  // Read anew only when the sweep's plan or its jobs have changed.
+  absl::StatusOr<std::shared_ptr<const Points>> LoadPoints(SweepRow row) ABLATE_EXCLUDES(mutex_);
+  void FindJobs(SweepRow row, Points* points) const ABLATE_REQUIRES(mutex_);
+
   // ---- coordinator_link.cc ----
   struct LinkChange {
     SyncDecision decision;
@@ -236,6 +254,7 @@ class CoordinatorImpl final : public Coordinator {
   // When this process was last seen to go on: by the real clock and by options_.clock, which stands still in tests.
   int64_t alive_real_us_ ABLATE_GUARDED_BY(mutex_) = 0, alive_us_ ABLATE_GUARDED_BY(mutex_) = 0;
   bool broken_ ABLATE_GUARDED_BY(mutex_) = false;  // could not be rebuilt: tried again at the next call
+  int64_t first_revision_ = 0;  // constant after Open: tells starts of the server apart
   int64_t sequence_ ABLATE_GUARDED_BY(mutex_) = 0;
   int64_t change_version_ ABLATE_GUARDED_BY(mutex_) = 0;
   int64_t work_version_ ABLATE_GUARDED_BY(mutex_) = 0;
@@ -244,6 +263,7 @@ class CoordinatorImpl final : public Coordinator {
   // Grows with everything that may change who asks for what: submissions, extensions, retries, cancellations,
   // decisions.
   int64_t plans_version_ ABLATE_GUARDED_BY(mutex_) = 0;
+  std::map<SweepRow, std::shared_ptr<const Points>> points_ ABLATE_GUARDED_BY(mutex_);  // of few sweeps: see LoadPoints
   // Scheduler::Sweep::version for which there was nothing to decide.
   std::map<SweepRow, int64_t> decided_version_ ABLATE_GUARDED_BY(mutex_);
   // When a hash was last named by a report that was accepted: a collection from before must not delete it.

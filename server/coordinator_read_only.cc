@@ -23,6 +23,14 @@ class ReadOnlyCoordinator final : public Coordinator {
                           const std::function<bool()>&) override {
     return Refused();
   }
+  absl::StatusOr<v1::GetGridResponse> GetGrid(const v1::GetGridRequest& request) override {
+    return Whole([&] { return inner_->GetGrid(request); });
+  }
+  // Nothing changes: one message, and signs of life.
+  absl::Status WatchChanges(const v1::WatchChangesRequest& request, const std::function<bool(const v1::Changes&)>& send,
+                            const std::function<bool()>& cancelled) override {
+    return inner_->WatchChanges(request, send, cancelled);
+  }
   absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request) override {
     return Whole([&] { return inner_->ListJobs(request); });
   }
@@ -57,6 +65,16 @@ class ReadOnlyCoordinator final : public Coordinator {
   }
   absl::StatusOr<v1::GetSpreadResponse> GetSpread(const v1::GetSpreadRequest& request) override {
     return Defined([&] { return inner_->GetSpread(request); });
+  }
+  // Points that are lost leave gaps, which must be told.
+  absl::StatusOr<v1::GetCurvesResponse> GetCurves(const v1::GetCurvesRequest& request) override {
+    return Defined([&]() -> absl::StatusOr<v1::GetCurvesResponse> {
+      ABLATE_ASSIGN_OR_RETURN(v1::GetCurvesResponse response, inner_->GetCurves(request));
+      if (!options_.damage.empty()) {
+        response.set_note(absl::StrCat(response.note(), response.note().empty() ? "" : "; ", options_.damage));
+      }
+      return response;
+    });
   }
   absl::Status Query(const v1::QueryRequest& request,
                      const std::function<bool(const v1::QueryResponse&)>& send) override {

@@ -45,6 +45,26 @@ class FakeCoordinator : public Coordinator {
     WaitUntil(cancelled);
     return absl::CancelledError("watched enough");
   }
+  absl::StatusOr<v1::GetGridResponse> GetGrid(const v1::GetGridRequest& request) override {
+    v1::GetGridResponse response;
+    response.add_arms()->set_label(request.sweep());
+    return Say(response);
+  }
+  absl::Status WatchChanges(const v1::WatchChangesRequest&, const std::function<bool(const v1::Changes&)>& send,
+                            const std::function<bool()>& cancelled) override {
+    ++calls;
+    if (!error.ok()) return error;
+    v1::Changes changes;
+    changes.set_revision(7);
+    send(changes);
+    WaitUntil(cancelled);
+    return absl::CancelledError("watched enough");
+  }
+  absl::StatusOr<v1::GetCurvesResponse> GetCurves(const v1::GetCurvesRequest& request) override {
+    v1::GetCurvesResponse response;
+    *response.mutable_arms_json() = request.arms_json();
+    return Say(response);
+  }
   absl::StatusOr<v1::Sweep> CancelSweep(const v1::CancelSweepRequest& request) override {
     return Say(Named(request.sweep()));
   }

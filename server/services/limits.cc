@@ -35,6 +35,7 @@ constexpr TextLimit kTexts[] = {
     {"also", 256, true},
     {"factors", 256, true},
     {"arm_json", 64 << 10, true},
+    {"arms_json", 64 << 10, true},
     {"why", 4096, true},
     {"role", 16, true},
     {"token_name", 64, true},
@@ -57,6 +58,8 @@ constexpr ListLimit kLists[] = {
     {"GetTableRequest.metrics", 1000, "leave metrics out for all of them"},
     {"CompareArmsRequest.metrics", 1000, "leave metrics out for all of them"},
     {"GetEffectsRequest.metrics", 1000},
+    {"GetCurvesRequest.metrics", 100},
+    {"arms_json", 1000, "leave arms_json out for all of them"},
     {"factors", 100},
     {"also", 100},
     {"states", 100},
@@ -75,6 +78,7 @@ constexpr double kLargest = 9e18;
 constexpr NumberLimit kNumbers[] = {
     {"level", 0, 1},  // of confidence: both excluded, but 0 means the usual one
     {"page_size", 0, 1000},
+    {"max_points", 0, 5000},
     {"offset", 0, kLargest},
     {"max_rows", 0, 10'000'000},
     {"time_limit_ms", 0, 600'000},

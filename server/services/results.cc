@@ -36,4 +36,8 @@ grpc::Status ResultsService::GetSpread(grpc::ServerContext*, const v1::GetSpread
   return Answer(coordinator_, &Coordinator::GetSpread, *request, response);
 }
 
+grpc::Status ResultsService::GetCurves(grpc::ServerContext*, const v1::GetCurvesRequest* request, v1::GetCurvesResponse* response) {
+  return Answer(coordinator_, &Coordinator::GetCurves, *request, response);
+}
+
 }  // namespace ablate

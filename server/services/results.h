@@ -20,6 +20,7 @@ class ResultsService final : public v1::Results::Service {
   grpc::Status GetClaims(grpc::ServerContext* context, const v1::GetClaimsRequest* request, v1::GetClaimsResponse* response) override;
   grpc::Status GetEffects(grpc::ServerContext* context, const v1::GetEffectsRequest* request, v1::GetEffectsResponse* response) override;
   grpc::Status GetSpread(grpc::ServerContext* context, const v1::GetSpreadRequest* request, v1::GetSpreadResponse* response) override;
+  grpc::Status GetCurves(grpc::ServerContext* context, const v1::GetCurvesRequest* request, v1::GetCurvesResponse* response) override;
 
  private:
   Coordinator* const coordinator_;

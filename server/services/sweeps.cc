@@ -34,6 +34,22 @@ grpc::Status SweepsService::WatchSweep(grpc::ServerContext* context, const v1::W
   });
 }
 
+grpc::Status SweepsService::GetGrid(grpc::ServerContext*, const v1::GetGridRequest* request,
+                                    v1::GetGridResponse* response) {
+  return Answer(coordinator_, &Coordinator::GetGrid, *request, response);
+}
+
+grpc::Status SweepsService::WatchChanges(grpc::ServerContext* context, const v1::WatchChangesRequest* request,
+                                         grpc::ServerWriter<v1::Changes>* writer) {
+  const Caller caller(callers_, *context);
+  return AnswerStream<v1::WatchChangesRequest, v1::Changes>(*request, writer, [&](const auto& send) {
+    const absl::Status status = coordinator_->WatchChanges(
+        *request, [&](const v1::Changes& changes) { return caller.CheckLive().ok() && send(changes); },
+        [&] { return context->IsCancelled() || !caller.CheckLive().ok(); });
+    return caller.CheckLive().ok() ? status : caller.CheckLive();
+  });
+}
+
 grpc::Status SweepsService::CancelSweep(grpc::ServerContext*, const v1::CancelSweepRequest* request,
                                         v1::Sweep* response) {
   return Answer(coordinator_, &Coordinator::CancelSweep, *request, response);

@@ -20,6 +20,10 @@ class SweepsService final : public v1::Sweeps::Service {
                           v1::ListSweepsResponse* response) override;
   grpc::Status WatchSweep(grpc::ServerContext* context, const v1::WatchSweepRequest* request,
                           grpc::ServerWriter<v1::Sweep>* writer) override;
+  grpc::Status GetGrid(grpc::ServerContext* context, const v1::GetGridRequest* request,
+                       v1::GetGridResponse* response) override;
+  grpc::Status WatchChanges(grpc::ServerContext* context, const v1::WatchChangesRequest* request,
+                            grpc::ServerWriter<v1::Changes>* writer) override;
   grpc::Status CancelSweep(grpc::ServerContext* context, const v1::CancelSweepRequest* request,
                            v1::Sweep* response) override;
   grpc::Status RetrySweep(grpc::ServerContext* context, const v1::RetrySweepRequest* request,

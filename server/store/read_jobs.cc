@@ -11,13 +11,6 @@
 namespace ablate {
 namespace {
 
-double ValueOf(const Statement& row, int value, int non_finite) {
-  if (row.IsNull(non_finite)) return row.IsNull(value) ? std::numeric_limits<double>::quiet_NaN() : row.Real(value);
-  const std::string word = row.Text(non_finite);
-  if (word == "nan") return std::numeric_limits<double>::quiet_NaN();
-  return word == "inf" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
-}
-
 v1::Executor ExecutorOf(const std::string& name) { return name == "noop" ? v1::EXECUTOR_NOOP : v1::EXECUTOR_TRAINER; }
 
 absl::Status ReadConfig(const std::string& json, v1::Configuration* config) {
@@ -143,6 +136,13 @@ void FillFailure(const Statement& row, int kind_column, v1::Failure* failure) {
 
 }  // namespace
 
+double StoredNumber(const Statement& row, int value, int non_finite) {
+  if (row.IsNull(non_finite)) return row.IsNull(value) ? std::numeric_limits<double>::quiet_NaN() : row.Real(value);
+  const std::string word = row.Text(non_finite);
+  if (word == "nan") return std::numeric_limits<double>::quiet_NaN();
+  return word == "inf" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+}
+
 absl::StatusOr<v1::Task> ReadTask(Connection& db, v1::JobKind kind, const std::string& key,
                                   const std::function<bool(const std::string& sha256)>& has_artifact,
                                   std::vector<std::string>* lost, bool from_parent_only) {
@@ -178,7 +178,7 @@ absl::Status ReadJobDetails(Connection& db, JobRow job_row, v1::Job* job) {
       if (!row) break;
       v1::MetricValue* metric = job->add_metrics();
       metric->set_metric(rows.Text(0));
-      metric->set_value(ValueOf(rows, 1, 2));
+      metric->set_value(StoredNumber(rows, 1, 2));
     }
   }
   if (!stage && job->state() == v1::SUCCEEDED && job->verify_of().empty()) {
@@ -252,7 +252,7 @@ absl::StatusOr<std::vector<v1::CurvePoint>> ReadCurve(Connection& db, const std:
     v1::CurvePoint& point = points.emplace_back();
     point.set_metric(rows.Text(0));
     point.set_step(rows.Int(1));
-    point.set_value(ValueOf(rows, 2, 3));
+    point.set_value(StoredNumber(rows, 2, 3));
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "experiments/curves.h"
 #include "experiments/plan.h"
 #include "proto/link.pb.h"
 #include "proto/resources.pb.h"
@@ -130,6 +131,46 @@ struct StoredTable {
 };
 // Of points that are sealed or were dropped there is nothing.
 absl::StatusOr<StoredTable> ReadTable(Connection& db, SweepRow row);
+
+// A point of a sweep that was not dropped, with the work behind it. Indices into StoredPoints.
+struct StoredPoint {
+  int arm = 0;
+  int64_t seed = 0;
+  v1::Phase phase = v1::PLAIN;
+  bool sealed = false;
+  std::vector<int> stages;       // its chain, from scratch on
+  std::vector<int> evaluations;
+};
+struct StoredPoints {
+  struct Arm {
+    std::string json;
+    std::string label;
+    v1::Phase phase = v1::PLAIN;  // TUNING: one learning rate of another arm
+  };
+  struct Stage {
+    int64_t row = 0;
+    std::string key;
+    int64_t from_step = 0, to_step = 0;
+  };
+  std::vector<Arm> arms;  // in the order of the plan; tuning arms too
+  int baseline_arm = 0;
+  std::vector<Stage> stages;             // each once
+  std::vector<std::string> evaluations;  // keys, each once
+  std::vector<StoredPoint> points;       // by arm, seed, phase
+};
+absl::StatusOr<StoredPoints> ReadPoints(Connection& db, SweepRow row);
+
+// Appends the curve of one stage (by row) to that of the stages before it.
+absl::Status AppendCurve(Connection& db, int64_t stage, std::string_view metric, CurvePoints* curve);
+// The job that stands for a key in a sweep.
+struct StoredRun {
+  std::string job_id;            // "": there is none
+  int64_t diverged_at_step = 0;  // 0: it did not diverge
+};
+absl::StatusOr<StoredRun> ReadRun(Connection& db, SweepRow sweep, std::string_view key);
+
+// A REAL column with its `non_finite` beside it.
+double StoredNumber(const Statement& row, int value, int non_finite);
 
 std::string_view PhaseName(v1::Phase phase);
 v1::Phase PhaseFromName(std::string_view name);

@@ -230,6 +230,18 @@ void WatchSweep(std::string_view bytes) {
       [] { return true; }));
 }
 
+void WatchChanges(std::string_view bytes) {
+  v1::WatchChangesRequest request;
+  if (!Parse(bytes, &request)) return;
+  CheckAnswer(World::Now().coordinator().WatchChanges(
+      request,
+      [](const v1::Changes& changes) {
+        CheckAnswer(changes);
+        return false;
+      },
+      [] { return true; }));
+}
+
 void Query(std::string_view bytes) {
   v1::QueryRequest request;
   if (!Parse(bytes, &request)) return;
@@ -334,6 +346,9 @@ constexpr Method kMethods[] = {
     {"Artifacts.UploadArtifact", UploadArtifact},
     {"Artifacts.DownloadArtifact", DownloadArtifact},
     ABLATE_CHANGE(Sweeps, ResumeSweep, ResumeSweepRequest, Sweep),
+    ABLATE_READ(Sweeps, GetGrid, GetGridRequest, GetGridResponse),
+    {"Sweeps.WatchChanges", WatchChanges},
+    ABLATE_READ(Results, GetCurves, GetCurvesRequest, GetCurvesResponse),
 };
 
 // No method is left out. Those of the service Access need no coordinator (server/services/access_services_test.cc).
