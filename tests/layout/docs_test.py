@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-CODE = (".h", ".cc", ".cu", ".cuh", ".py", ".sh", ".cmake", ".proto", ".sql")
+CODE = (".h", ".cc", ".cu", ".cuh", ".py", ".sh", ".cmake", ".proto", ".sql", ".ts", ".tsx", ".css", ".mjs", ".js")
 LONGEST = 600  # lines of code: without blank lines and those that are a comment alone
 # Longer ones: path -> why it is one file.
 LONG_FILES = {}
@@ -23,7 +23,7 @@ def committed(root):
         return [p for p in paths if p and os.path.isfile(os.path.join(root, p))]
     found = []  # an unpacked archive
     for folder, folders, files in os.walk(root):
-        folders[:] = [f for f in folders if f not in ("build", ".git", "data", "ablate-runs")]
+        folders[:] = [f for f in folders if f not in ("build", ".git", "data", "ablate-runs", "node_modules")]
         found += [os.path.relpath(os.path.join(folder, name), root) for name in files]
     return found
 

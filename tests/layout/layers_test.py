@@ -1,4 +1,5 @@
-"""The rooms depend on each other in one direction only (docs/design.md, part 2). Reads #include lines."""
+"""The rooms depend on each other in one direction only (docs/design.md, part 2), and so do the dashboard's folders
+(docs/dashboard.md). Reads #include and import lines."""
 
 import os
 import re
@@ -23,6 +24,39 @@ FORBIDDEN = {
     "server/scheduler": [r"grpc", r"sqlite3", r"absl/synchronization"],
     "server/store": [r"grpc", r"absl/synchronization"],
 }
+# Of dashboard/src: folder -> folders it may import from.
+DASHBOARD = {
+    "api": set(),
+    "tables": {"api", "app", "charts"},
+    "charts": {"api", "app", "tables"},
+    "app": {"api", "tables"},
+    "pages": {"api", "app", "charts", "tables"},
+}
+# The table of pages.
+DASHBOARD_ROOT = "dashboard/src/app/shell.tsx"
+
+
+def dashboard_problems(root):
+    problems, seen = [], 0
+    source = os.path.join(root, "dashboard", "src")
+    for folder in DASHBOARD:
+        for path, _, files in os.walk(os.path.join(source, folder)):
+            for name in files:
+                if not name.endswith((".ts", ".tsx")):
+                    continue
+                seen += 1
+                full = os.path.join(path, name)
+                with open(full, encoding="utf-8") as file:
+                    targets = re.findall(r'^(?:import|\} from|export .* from)[^"\n]*"(\.[^"]*)"', file.read(), re.MULTILINE)
+                for target in targets:
+                    other = os.path.relpath(os.path.normpath(os.path.join(path, target)), source).split(os.sep)[0]
+                    if other in DASHBOARD and other != folder and other not in DASHBOARD[folder]:
+                        shown = os.path.relpath(full, root)
+                        if shown != DASHBOARD_ROOT:
+                            problems.append(f"{shown} imports {target}: {folder} may not use {other}")
+    if seen < 10:
+        problems.append(f"only {seen} files of the dashboard found: wrong folder?")
+    return problems, seen
 
 
 def room_of(path):
@@ -32,7 +66,7 @@ def room_of(path):
 def main(root):
     problems, seen = [], 0
     for folder, folders, files in os.walk(root):
-        folders[:] = [f for f in folders if f not in ("build", ".git", "runs", "data")]
+        folders[:] = [f for f in folders if f not in ("build", ".git", "runs", "data", "node_modules")]
         for name in files:
             if not name.endswith((".h", ".cc", ".cu", ".cuh")):
                 continue
@@ -51,9 +85,11 @@ def main(root):
                 for where, patterns in FORBIDDEN.items():
                     if path.startswith(where + "/") and any(re.search(p, target) for p in patterns):
                         problems.append(f"{path} includes {target}, which {where} must not see")
+    more, scripts = dashboard_problems(root)
+    problems += more
     if seen < 20:
         problems.append(f"only {seen} files found under {root}: wrong folder?")
-    print("\n".join(problems) or f"{seen} files keep the direction")
+    print("\n".join(problems) or f"{seen} files and {scripts} of the dashboard keep the direction")
     return 1 if problems else 0
 
 

@@ -10,6 +10,7 @@ export type Connection = "connecting" | "live" | "lost" | "paused";
 class ChangeFeed {
   connection: Connection = "connecting";
   error: ApiError | undefined;
+  lastHeard = 0; // seconds; when the server spoke last
   // Grows whenever what is shown may be old.
   version = 0;
   private revision = "";
@@ -76,6 +77,7 @@ class ChangeFeed {
         await stream(apiUrl("/changes"), abort.signal, ({ event, data }) => {
           clearTimeout(watchdog);
           watchdog = window.setTimeout(giveUp, 40_000);
+          this.lastHeard = Date.now() / 1000;
           if (event !== "change") return;
           wait = 500;
           const { revision } = JSON.parse(data) as Changes;

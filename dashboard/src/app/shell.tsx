@@ -8,6 +8,7 @@ import { JobPage } from "../pages/job";
 import { SweepPage } from "../pages/sweep";
 import { SweepsPage } from "../pages/sweeps";
 import { WorkersPage } from "../pages/workers";
+import { formatTime } from "./format";
 import { clearCache, feed, useConnection } from "./live";
 import { useMe } from "./me";
 import { matchPath, navigate, useLocation } from "./router";
@@ -68,12 +69,13 @@ export function Shell() {
             ))}
           </nav>
           <div class="top-end">
-            <ConnectionState />
+            {!locked && <ConnectionState />}
             <ThemeSwitch />
           </div>
         </div>
       </header>
       <main id="main" ref={main} tabIndex={-1}>
+        {!locked && <LostNotice />}
         {locked ? <Login />
           : me.error && !me.data ? <ErrorNotice error={me.error} />
           : Found ? <PageBoundary key={location.path}><Found parameters={found!.parameters} /></PageBoundary>
@@ -110,8 +112,9 @@ function Login() {
       <p style="margin-top: 8px">{held
         ? "The server does not know the token that was entered, or it was revoked or has expired."
         : "It shows nothing without one."}{" "}
-        Whoever runs the server makes one: <code>ablate token create --role read --name NAME</code>
+        Whoever runs the server makes one:
       </p>
+      <pre style="margin-bottom: 12px">ablate token create --role read --name NAME</pre>
       <label class="stack">
         <span>Token</span>
         <input type="password" name="token" autocomplete="off" spellcheck={false} value={value} placeholder="ablate_…"
@@ -120,6 +123,17 @@ function Login() {
       <p class="muted">It is kept in this tab until you close it, and goes to this server only.</p>
       <button class="primary" type="submit" disabled={!value.trim()}>Enter</button>
     </form>
+  );
+}
+
+function LostNotice() {
+  const { connection, error } = useConnection();
+  if (connection !== "lost" || feed.lastHeard === 0) return null;
+  return (
+    <div class="notice warn" role="status">
+      <p><strong>No connection to the server.</strong> {error && error.code !== "UNREACHABLE" && `${error.message} `}What is shown is as of {formatTime(String(feed.lastHeard * 1e6))};
+        the page tries again by itself.</p>
+    </div>
   );
 }
 
