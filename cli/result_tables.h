@@ -25,14 +25,20 @@ std::string SplitText(const std::string& split);
 Report TableReport(const v1::GetTableResponse& response);
 Report ComparisonReport(const v1::CompareArmsResponse& response);
 
-// For people: the headline metrics, if the sweep measures any. Returns the names of the others, families as patterns.
+inline std::string PatternOf(const std::string& metric) {
+  const size_t dot = metric.find('.');
+  return dot == std::string::npos ? metric : metric.substr(0, dot) + ".*";
+}
+
+// For people: the headline metrics, if the sweep measures any. Returns the names of the others; many of one stem as a
+// pattern, loss_by_position.*, that --metric takes.
 template <typename Response>
 std::set<std::string> KeepHeadlines(Response* response) {
   std::set<std::string> others;
   const auto is_headline = [](const auto& row) { return IsHeadline(row.metric()); };
   if (std::none_of(response->rows().begin(), response->rows().end(), is_headline)) return others;
   for (const auto& row : response->rows()) {
-    if (!is_headline(row)) others.insert(row.metric());
+    if (!is_headline(row)) others.insert(PatternOf(row.metric()));
   }
   auto* rows = response->mutable_rows();
   rows->erase(std::remove_if(rows->begin(), rows->end(), [&](const auto& row) { return !is_headline(row); }), rows->end());
