@@ -42,6 +42,8 @@ constexpr Route kRoutes[] = {
 
     Get<&Coordinator::ListSweeps>("/api/v1/sweeps", "ablate.v1.Sweeps/ListSweeps"),
     Get<&Coordinator::GetSweep>("/api/v1/sweeps/{sweep}", "ablate.v1.Sweeps/GetSweep"),
+    Get<&Coordinator::GetGrid>("/api/v1/sweeps/{sweep}/grid", "ablate.v1.Sweeps/GetGrid"),
+    Get<&Coordinator::GetCurves>("/api/v1/sweeps/{sweep}/curves", "ablate.v1.Results/GetCurves"),
     Get<&Coordinator::GetTable>("/api/v1/sweeps/{sweep}/table", "ablate.v1.Results/GetTable"),
     Get<&Coordinator::CompareArms>("/api/v1/sweeps/{sweep}/comparison", "ablate.v1.Results/CompareArms"),
     Get<&Coordinator::GetClaims>("/api/v1/sweeps/{sweep}/claims", "ablate.v1.Results/GetClaims"),
