@@ -507,7 +507,12 @@ TEST_F(RecordsTest, QueriesOfUsersOnlyRead) {
   }
   EXPECT_EQ(Query("SELECT 1", &rows, 0, 1'000'000).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Query("SELECT 1; SELECT 2", &rows).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Query("SELECT nothing", &rows).code(), absl::StatusCode::kInvalidArgument);
+  for (const char* sql : {"SELECT nothing", "SELECT name FROMsliq", "SELECT name FROMsliq se_master", "SELECT 1 LIMIT 'x'",
+                          "SELECT 1 FROM jobs LIMIT 1 OFFSET 'x'", "SELECT abs(-9223372036854775808)", "SELECT json('{')",
+                          "SELECT 1 FROM jobs WHERE", "SELECT ?9999999", "SELECT nowhere.x FROM jobs", "SELECT nofunction(1)",
+                          "SELECT 1 FROM pragma_table_info('jobs') WHERE \"a", "VALUES (1), (1, 2)"}) {
+    EXPECT_EQ(Query(sql, &rows).code(), absl::StatusCode::kInvalidArgument) << sql << ": " << Query(sql, &rows);
+  }
   EXPECT_EQ(Query("", &rows).code(), absl::StatusCode::kInvalidArgument);
   rows.clear();
   EXPECT_TRUE(Query("SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3; -- done", &rows, 2).ok());

@@ -145,7 +145,11 @@ absl::Status RunUserQuery(const std::string& database_path, const v1::QueryReque
       return absl::DeadlineExceededError(
           absl::StrCat("the query took longer than ", limit_ms, " ms; narrow it, or raise the limit"));
     }
-    return absl::Status(status.code(), sqlite3_errmsg(db->handle()));
+    // Codes other than the plain one also come of what was asked: a name that is nowhere before the schema was read
+    // (SQLITE_SCHEMA), LIMIT 'x' (SQLITE_MISMATCH).
+    const bool of_sqlite = (code & 0xff) == SQLITE_INTERNAL || (code & 0xff) == SQLITE_MISUSE;
+    const bool of_statement = status.code() == absl::StatusCode::kInternal && !of_sqlite;
+    return absl::Status(of_statement ? absl::StatusCode::kInvalidArgument : status.code(), sqlite3_errmsg(db->handle()));
   };
 
   sqlite3_stmt* raw = nullptr;
