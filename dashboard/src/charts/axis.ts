@@ -6,7 +6,7 @@ import { armLabel, armValues, metricWithUnit, shortest } from "../tables/format"
 import type { Records } from "../tables/sheet";
 import { type DrawOptions, type Figure, type LegendEntry, type Panel, type Range, FONT, compose, element, padded, plot, robustRange, textWidth } from "./figure";
 import { axisTitles, lengthsRecords, multipleText, seriesMarks, yTicksWidth } from "./lengths";
-import { type Point, type View, firstLines, seriesByLength, statisticText, troubles, viewText } from "./rows";
+import { type Point, type View, firstLines, isIn, seriesByLength, standingText, statisticText, troubles, viewText } from "./rows";
 import { type Arm, type LineStyle, BASELINE_STYLE, colourOf, orderedStyle } from "./style";
 
 export type AxisValue = number | "none";
@@ -130,7 +130,7 @@ function lockedValues(lock: Lock | undefined, axis: string): AxisData["locked"] 
 
 export function prepareAxis(rows: readonly ConfidenceRow[], query: AxisQuery): AxisData {
   const groups = axisGroups(query.arms).filter((group) => group.axis === query.axis);
-  const hasNtk = rows.some((row) => row.metric === query.metric && row.split === query.view.split && row.phase === query.view.phase && row.ntk);
+  const hasNtk = rows.some((row) => isIn(row, query.metric, query.view) && row.ntk);
   const settings = query.ntk === "both" ? (hasNtk ? [false, true] : [false]) : [query.ntk === "on"];
   const baseline = query.arms.find((arm) => arm.baseline);
   const baselineApart = baseline !== undefined && !groups.some((group) => group.arms.some(({ arm }) => arm === baseline));
@@ -187,6 +187,7 @@ export function axisCaption(data: AxisData): string[] {
     data.scale.places.has("none") ? "none" : "",
     data.scale.log && data.scale.places.has("0") ? "0, which a log scale has no place for" : ""].filter(Boolean).join("; ")}`);
   for (const { value, text } of data.locked) caption.push(`${data.axis} = ${value === "none" ? value : shortest(value)}: ${text}`);
+  caption.push(...standingText(points));
   if (data.split) caption.push("Each panel has a scale of its own");
   const beyond = data.panels.reduce((sum, panel) => sum + panel.beyond, 0);
   if (beyond > 0) caption.push(`${beyond} ${beyond === 1 ? "value" : "values"} so far off lie at the edge, means as open triangles; the table has them`);
@@ -241,7 +242,7 @@ export function drawAxis(data: AxisData, options: DrawOptions): Figure {
         x: { type: "linear", domain: scale.domain },
         y: { domain: [panel.range.low, panel.range.high] },
         marks: [
-          Plot.gridY({ stroke: theme.grid, strokeOpacity: 1 }),
+          Plot.gridY({ stroke: theme.grid, strokeOpacity: 1, ticks: 6 }),
           Plot.gridX(scale.ticks.map((tick) => tick.at), { stroke: theme.grid, strokeOpacity: 1 }),
           Plot.axisY({ label: null, color: theme.ink, ticks: 6, tickSize: 4 }),
           Plot.axisX(scale.ticks.map((tick) => tick.at), { label: null, color: theme.ink, tickSize: 4, tickFormat: (at: number) => texts.get(at) ?? "" }),

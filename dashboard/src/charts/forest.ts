@@ -1,7 +1,7 @@
 // Forest plots: estimates with intervals, one below the other: paired differences from the baseline, claims against their margins,
 // effects of a factorial. Numbers stand beside their marks as text.
 import * as Plot from "@observablehq/plot";
-import type { ClaimRow, ComparisonRow, EffectRow, Phase } from "../api/types";
+import type { ClaimRow, ComparisonRow, EffectRow } from "../api/types";
 import {
   armLabel, claimMethodText, counted, decimalsFor, finite, levelText, methodText, pText, phaseText, shortest, unitOf, verdictText, withInterval,
 } from "../tables/format";
@@ -112,7 +112,7 @@ export function prepareDifferences(rows: readonly ComparisonRow[], query: Differ
       `p: two-sided, unadjusted; Holm: the same, adjusted over ${families} ${families === "1" ? "comparison" : "comparisons"} of ${query.metric}`,
       ...(shown.some((row) => row.difference !== undefined && row.low === undefined) ? ["A mark without a line: no interval (one pair, or no variance)"] : []),
       ...(claims.size > 0 ? [`Shaded: the margin that ${[...claims].join(", ")} ${claims.size === 1 ? "declares" : "declare"}`] : []),
-      ...standings.map((standing) => `${standings.length === 1 ? "These numbers are" : "Some are"} ${standing}`),
+      ...(standings.length === 1 ? [`Every number is ${standings[0]}`] : standings.length > 1 ? [`Of these numbers some are ${standings.join("; some ")}: which, the table says`] : []),
       ...firstLines(trouble, 8, "diverged and missing seeds"),
     ],
     records: comparisonRecords(shown),
@@ -173,7 +173,7 @@ export function prepareClaims(rows: readonly ClaimRow[], sweep: string): ForestD
   };
 }
 
-export function prepareEffects(rows: readonly EffectRow[], metric: string, view: { split: string; phase: Phase }, ntk: boolean, sweep: string): ForestData {
+export function prepareEffects(rows: readonly EffectRow[], metric: string, view: View, ntk: boolean, sweep: string): ForestData {
   const shown = rows.filter((row) => row.metric === metric && row.split === view.split && row.phase === view.phase && row.ntk === ntk);
   const decimals = commonDecimals(shown);
   const forest: ForestRow[] = [];

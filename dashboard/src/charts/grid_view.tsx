@@ -22,7 +22,7 @@ export function GridView({ data, label }: { data: GridData; label: string }) {
   const [view, setView] = useState({ top: 0, height: 600 });
   const [focus, setFocus] = useState<{ row: number; column: number }>({ row: 0, column: 0 });
   const wanted = useRef(false);
-  const armWidth = useMemo(() => Math.round(Math.min(Math.max(...data.rows.map((row) => row.name.length), 8) * 7.2 + 20, 340)), [data.rows]);
+  const armWidth = useMemo(() => Math.round(Math.min(Math.max(...data.rows.map((row) => row.name.length), 8) * 7.7 + 24, 340)), [data.rows]);
   const compact = typeof window !== "undefined" && window.innerWidth < 600;
   const names = compact ? Math.min(armWidth, 140) : armWidth;
 

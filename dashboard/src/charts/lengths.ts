@@ -7,7 +7,7 @@ import {
   type DrawOptions, type Figure, type LegendEntry, type Panel, type Range, FONT, compose, described, directLabels, padded, plot, robustRange,
   textWidth,
 } from "./figure";
-import { type KeyOf, type Point, type Series, type View, byArm, firstLines, seriesByLength, statisticText, troubles, viewText } from "./rows";
+import { type KeyOf, type Point, type Series, type View, byArm, firstLines, isIn, seriesByLength, standingText, statisticText, troubles, viewText } from "./rows";
 import { type Arm, DIVERGED, DOWN, UP, armName, colourOf } from "./style";
 
 export interface LengthsData {
@@ -18,7 +18,6 @@ export interface LengthsData {
   trainLength: number;    // 0: not known
   range: Range;
   beyond: number;
-  baseline: Arm | undefined;
   title: string;
 }
 
@@ -34,7 +33,7 @@ export interface LengthsQuery {
 
 export function prepareLengths(rows: readonly ConfidenceRow[], query: LengthsQuery): LengthsData {
   const { metric, view } = query;
-  const hasNtk = rows.some((row) => row.metric === metric && row.split === view.split && row.phase === view.phase && row.ntk);
+  const hasNtk = rows.some((row) => isIn(row, metric, view) && row.ntk);
   const settings = query.ntk === "both" ? (hasNtk ? [false, true] : [false]) : query.ntk === "on" ? (hasNtk ? [true] : []) : [false];
   const panels = settings
     .map((ntk) => ({ ntk, series: seriesByLength(rows, query.arms, metric, view, ntk, query.keyOf ?? byArm) }))
@@ -46,7 +45,6 @@ export function prepareLengths(rows: readonly ConfidenceRow[], query: LengthsQue
     metric, view, panels, beyond, range: padded(range, 0.06),
     lengths: [...new Set(points.map((point) => point.length))].sort((a, b) => a - b),
     trainLength: query.trainLength,
-    baseline: query.arms.find((arm) => arm.baseline),
     title: `${query.sweep ? `${query.sweep}: ` : ""}${metric} by evaluation length, ${viewText(view)}`,
   };
 }
@@ -80,7 +78,10 @@ export function lengthsCaption(data: LengthsData): string[] {
   if (points.some((point) => point.mean !== undefined && point.low === undefined))
     caption.push("A mark without a bar has no interval: a single seed, or seeds without any variance");
   if (arms > 1) caption.push(`At each length the arms' marks stand side by side${arms > MOST_BANDS ? "" : "; bands join the ends of the bars"}`);
-  if (data.baseline && series.some(({ arm }) => arm.baseline)) caption.push(`Heavy dashed line: the baseline ${data.baseline.label}`);
+  const baselines = [...new Map(series.filter(({ arm }) => arm.baseline).map(({ arm }) => [arm.key, arm])).values()];
+  if (baselines.length === 1) caption.push(`Heavy dashed line: the baseline ${baselines[0]?.label}`);
+  if (baselines.length > 1) caption.push(`Heavy dashed lines: the baselines ${baselines.map((arm) => `${arm.label}${arm.sweep ? ` of ${arm.sweep}` : ""}`).join(", ")}`);
+  caption.push(...standingText(points));
   if (data.panels.some((panel) => panel.ntk)) caption.push("Where Dynamic NTK cannot act, both settings show the same measurement");
   if (data.beyond > 0)
     caption.push(`${data.beyond} ${data.beyond === 1 ? "value" : "values"} (means or ends of intervals) so far off lie at the edge, means as open triangles; the table has them`);
@@ -136,7 +137,7 @@ export function seriesMarks(drawn: readonly Drawn[], x: (d: Drawn) => number, nt
     dx, marker: undefined }));
   for (const end of ["low", "high"] as const) {
     const shown = bars.filter((d) => { const value = d.point[end] ?? NaN; return value >= range.low && value <= range.high; });
-    marks.push(Plot.tickY(shown, { x: undefined, y: (d: Drawn) => d.point[end], stroke, strokeWidth: 1.2, ...caps(shown, x, dx) }));
+    marks.push(Plot.tickY(shown, { x: undefined, y: (d: Drawn) => d.point[end], stroke, strokeWidth: 1.2, ...caps(shown, x, dx, stroke) }));
   }
   const dots = { x, stroke, strokeWidth: 1.4, r: heavy ? 4.2 : 3.6, dx, title };
   marks.push(Plot.dot(inside, { ...dots, y: (d: Drawn) => d.point.mean, symbol: style.marker as unknown as Plot.SymbolType,
@@ -160,7 +161,7 @@ export function seriesMarks(drawn: readonly Drawn[], x: (d: Drawn) => number, nt
 }
 
 // The caps of error bars: ticks of a few pixels, whatever the scale.
-function caps(data: readonly Drawn[], x: (d: Drawn) => number, dx: number): Partial<Plot.TickYOptions> {
+function caps(data: readonly Drawn[], x: (d: Drawn) => number, dx: number, stroke: string): Partial<Plot.TickYOptions> {
   return {
     render: (index, scales, values, _dimensions, context) => {
       const document = context.document;
@@ -172,7 +173,7 @@ function caps(data: readonly Drawn[], x: (d: Drawn) => number, dx: number): Part
         if (!datum || !toX || !ys) continue;
         const at = toX(x(datum)) + dx, y = ys[i] ?? 0;
         const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
-        for (const [name, value] of Object.entries({ x1: at - 3, x2: at + 3, y1: y, y2: y, stroke: "inherit" })) line.setAttribute(name, String(value));
+        for (const [name, value] of Object.entries({ x1: at - 3, x2: at + 3, y1: y, y2: y, stroke, "stroke-width": 1.2 })) line.setAttribute(name, String(value));
         group.append(line);
       }
       return group as unknown as SVGElement;
@@ -182,7 +183,7 @@ function caps(data: readonly Drawn[], x: (d: Drawn) => number, dx: number): Part
 
 export function yTicksWidth(range: Range): number {
   const digits = Math.max(significant(range.low, 3).length, significant(range.high, 3).length, 4);
-  return Math.max(44, textWidth("0".repeat(digits), FONT) + 26);
+  return Math.max(54, textWidth("0".repeat(digits), FONT) + 36);
 }
 
 export function drawLengths(data: LengthsData, options: DrawOptions): Figure {
@@ -208,7 +209,7 @@ export function drawLengths(data: LengthsData, options: DrawOptions): Figure {
         x: { type: "log", base: 2, domain: [low / margin, high * margin] },
         y: { domain: [data.range.low, data.range.high] },
         marks: [
-          Plot.gridY({ stroke: theme.grid, strokeOpacity: 1 }),
+          Plot.gridY({ stroke: theme.grid, strokeOpacity: 1, ticks: 6 }),
           Plot.gridX(thinned(data.lengths, width - marginLeft - marginRight), { stroke: theme.grid, strokeOpacity: 1 }),
           Plot.axisY({ label: null, color: theme.ink, ticks: 6, tickSize: 4 }),
           Plot.axisX(thinned(data.lengths, width - marginLeft - marginRight), { label: null, color: theme.ink, tickSize: 4,

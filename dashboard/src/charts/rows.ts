@@ -6,15 +6,16 @@ import type { Arm } from "./style";
 type Row = ConfidenceRow | ComparisonRow;
 
 // Cells of one split and phase. In URLs "selection", or "selection/confirming" in a sweep with phases.
-export interface View { split: string; phase: Phase }
+// Without a phase: of any but tuning, where sweeps of several kinds stand side by side.
+export interface View { split: string; phase?: Phase }
 
 export function viewKey(view: View): string {
-  const phase = phaseText(view.phase);
+  const phase = view.phase ? phaseText(view.phase) : "";
   return phase ? `${view.split}/${phase}` : view.split;
 }
 
 export function viewText(view: View): string {
-  const phase = phaseText(view.phase);
+  const phase = view.phase ? phaseText(view.phase) : "";
   return splitText(view.split) + (phase ? `, ${phase} seeds` : "");
 }
 
@@ -29,7 +30,7 @@ export function viewsOf(rows: readonly Row[], metric?: string): View[] {
 }
 
 export function isIn(row: Row, metric: string, view: View): boolean {
-  return row.metric === metric && row.split === view.split && row.phase === view.phase;
+  return row.metric === metric && row.split === view.split && (view.phase ? row.phase === view.phase : row.phase !== "TUNING");
 }
 
 // One mean with what a chart says of it. `mean` is absent where no seed is in it.
@@ -91,6 +92,13 @@ export function statisticText(points: readonly Point[]): string {
   const levels = [...new Set(drawn.map((point) => levelText(point.row.level)))].sort().join("/");
   const methods = [...new Set(drawn.filter((point) => point.row.method).map((point) => methodText(point.row.method)))].sort().join(", ");
   return `Mean over ${seedCounts(drawn.map((point) => point.n))} with the ${levels} ${methods} over seeds`;
+}
+
+// What the numbers count as, where the sweep says: a sweep with phases marks every number.
+export function standingText(points: readonly Point[]): string[] {
+  const standings = [...new Set(points.map((point) => point.row.standing).filter(Boolean))].sort();
+  if (standings.length === 0) return [];
+  return standings.length === 1 ? [`Every number is ${standings[0]}`] : [`Of these numbers some are ${standings.join("; some ")}: which, the table says`];
 }
 
 // "lssar p=50: 2 seeds diverged at 1024 (seeds 1, 3), not in the mean".

@@ -11,7 +11,7 @@ import { ErrorNotice, Loading } from "../app/widgets";
 import { ChartCard, fileName } from "../charts/card";
 import type { DrawOptions } from "../charts/figure";
 import { drawLengths, prepareLengths } from "../charts/lengths";
-import { viewKey, viewText, viewsOf } from "../charts/rows";
+import { type View, isIn, viewKey, viewText, viewsOf } from "../charts/rows";
 import { type Arm, armName, armsOf, styleAt } from "../charts/style";
 import { CopyButtons } from "../tables/copy";
 import { metricRank, shortest } from "../tables/format";
@@ -126,7 +126,12 @@ export function ComparePage(_props: PageProps) {
   const metrics = useMemo(() => [...new Set(ready.flatMap((one) => one.table.rows.map((row) => row.metric)).filter(Boolean))].sort((a, b) => metricRank(a) - metricRank(b)), [ready]);
   const metric = metrics.includes(view.metric) ? view.metric : metrics[0] ?? "loss_targets";
   const rows = useMemo(() => ready.flatMap((one) => one.table.rows.filter((row) => row.metric === metric)), [ready, metric]);
-  const views = useMemo(() => viewsOf(rows).filter((one) => one.phase !== "TUNING"), [rows]);
+  // By split alone: a sweep with phases and one without measure the same documents. The one that most sweeps have comes first.
+  const views = useMemo(() => {
+    const splits = [...new Set(rows.filter((row) => row.phase !== "TUNING").map((row) => row.split))];
+    const have = (split: string) => new Set(rows.filter((row) => row.split === split).map((row) => row.sweep)).size;
+    return splits.sort((a, b) => have(b) - have(a)).map((split): View => ({ split }));
+  }, [rows]);
   const viewed = views.find((one) => viewKey(one) === view.split) ?? views[0];
 
   // Looks are given over all arms of all sweeps in the address, so that leaving one arm out changes no other.
@@ -154,7 +159,7 @@ export function ComparePage(_props: PageProps) {
   const notes = useMemo(() => (ready.length > 1 ? differencesBetween(ready, metric) : []), [ready, metric]);
   const sheets = useMemo(() => viewed ? ready.map((one) => {
     const keep = new Set(shown.filter((arm) => arm.sweep === one.name).map((arm) => arm.json));
-    const own = rows.filter((row) => row.sweep === one.name && keep.has(row.arm_json) && viewKey(row) === viewKey(viewed) && (view.ntk === "both" || row.ntk === (view.ntk === "on")));
+    const own = rows.filter((row) => row.sweep === one.name && keep.has(row.arm_json) && isIn(row, metric, viewed) && (view.ntk === "both" || row.ntk === (view.ntk === "on")));
     return { name: one.name, rows: own, phases: one.table.phases, sheets: tableSheets(own, one.table.phases), baseline: one.grid.arms.find((arm) => arm.baseline)?.arm_json ?? "" };
   }) : [], [ready, rows, shown, viewed && viewKey(viewed), view.ntk]);
 

@@ -30,11 +30,11 @@ export function ClaimsTab({ sweep }: TabProps) {
         </div>
       )}
       {data.claims.length > 0 && <Seal sweep={sweep} data={data} />}
+      {forest && data.claims.some((row) => row.estimate !== undefined) ? <ChartCard draw={draw} sweep={sweep.name} />
+        : data.claims.length > 0 && <NothingYet sweep={sweep} what="No claim has an estimate yet" />}
       {data.claims.length > 0 && (
         <div class="claims">{data.claims.map((row) => <Claim key={row.claim?.name} row={row} sweep={sweep} />)}</div>
       )}
-      {forest && data.claims.some((row) => row.estimate !== undefined) ? <div style="margin-top: var(--gap)"><ChartCard draw={draw} sweep={sweep.name} /></div>
-        : data.claims.length > 0 && <div style="margin-top: var(--gap)"><NothingYet sweep={sweep} what="No claim has an estimate yet" /></div>}
       {data.lock && <LockPanel lock={data.lock} />}
       {data.gate && <Gate gate={data.gate} sweep={sweep} />}
       {data.tuning.length > 0 && <Tuning tuning={data.tuning} sweep={sweep} />}

@@ -129,12 +129,18 @@ export function useResults(sweep: Sweep, view: SweepView, arms: number): Results
   const source = apart ? one : all;
   const rows = useMemo(() => (source.data?.rows ?? []).filter((row) => row.metric === metric), [source.data, metric]);
   const views = useMemo(() => viewsOf(rows).filter((one) => one.phase !== "TUNING"), [rows]);
-  const viewed = views.find((one) => viewKey(one) === view.split) ?? views[0];
+  const viewed = views.find((one) => viewKey(one) === view.split) ?? (view.tab === "axis" ? widest(rows, views) : views[0]);
   const state = !source.data && source.error ? <ErrorNotice error={source.error} />
     : !source.data ? <Loading what="Asking for the results" />
     : rows.length === 0 ? <NothingYet sweep={sweep} what={known.length > 0 ? `${metric} is not measured` : "Nothing is measured yet"} known={known} />
     : undefined;
   return { rows, phases: source.data?.phases ?? false, metric, metrics: known, views, viewed, state };
+}
+
+// The view with the most arms: the one to choose an axis' value by.
+function widest(rows: readonly ConfidenceRow[], views: readonly View[]): View | undefined {
+  const arms = (one: View) => new Set(rows.filter((row) => viewKey(row) === viewKey(one)).map((row) => row.arm_json)).size;
+  return [...views].sort((a, b) => arms(b) - arms(a))[0];
 }
 
 export function NothingYet({ sweep, what = "Nothing is measured yet", known = [] }: { sweep: Sweep; what?: string; known?: string[] }) {

@@ -100,7 +100,7 @@ export function ResultTable<R extends Row>({ sheet, order, onOrder, jobsHref, ba
               const arm = sheet.arms[place] ?? "";
               return (
                 <tr key={arm} class={arm === baseline ? "baseline" : undefined}>
-                  <th scope="row" style="white-space: normal; font-size: 13.5px; color: inherit; min-width: 110px">{armLabel(arm)}{arm === baseline ? " (baseline)" : ""}</th>
+                  <th scope="row">{armLabel(arm)}{arm === baseline ? " (baseline)" : ""}</th>
                   {(sheet.cells[place] ?? []).map((cell, i) => {
                     const { row } = cell;
                     if (!row) return <td key={i} class="number" />;
