@@ -92,6 +92,7 @@ export interface AxisData {
   baseline: Arm | undefined;
   locked: { value: AxisValue; text: string }[];
   split: boolean;
+  phases: boolean;
   title: string;
 }
 
@@ -103,6 +104,7 @@ export interface AxisQuery {
   arms: readonly Arm[];     // all of the sweep: a chosen few would cut the axis
   lengths?: readonly number[];
   trainLength: number;
+  phases: boolean;
   split: boolean;           // a panel a length, each with its own scale
   lock: Lock | undefined;
   sweep: string;
@@ -169,7 +171,7 @@ export function prepareAxis(rows: readonly ConfidenceRow[], query: AxisQuery): A
   for (const panel of made) for (const line of panel.lines) line.style = orderedStyle(lengths.indexOf(line.length));
   const baselineDrawn = baselineApart && made.some((panel) => panel.lines.some((line) => line.baseline));
   return {
-    metric: query.metric, axis: query.axis, view: query.view, panels: made, lengths, trainLength: query.trainLength, split: query.split,
+    metric: query.metric, axis: query.axis, view: query.view, panels: made, lengths, trainLength: query.trainLength, split: query.split, phases: query.phases,
     scale: axisScale(measured, baselineDrawn), baseline: baselineDrawn ? baseline : undefined, locked: lockedValues(query.lock, query.axis),
     title: `${query.sweep ? `${query.sweep}: ` : ""}${query.metric} by ${query.axis}, ${viewText(query.view)}`,
   };
@@ -187,7 +189,7 @@ export function axisCaption(data: AxisData): string[] {
     data.scale.places.has("none") ? "none" : "",
     data.scale.log && data.scale.places.has("0") ? "0, which a log scale has no place for" : ""].filter(Boolean).join("; ")}`);
   for (const { value, text } of data.locked) caption.push(`${data.axis} = ${value === "none" ? value : shortest(value)}: ${text}`);
-  caption.push(...standingText(points));
+  caption.push(...standingText(points, data.phases));
   if (data.split) caption.push("Each panel has a scale of its own");
   const beyond = data.panels.reduce((sum, panel) => sum + panel.beyond, 0);
   if (beyond > 0) caption.push(`${beyond} ${beyond === 1 ? "value" : "values"} so far off lie at the edge, means as open triangles; the table has them`);

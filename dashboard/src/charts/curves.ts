@@ -4,7 +4,7 @@ import * as Plot from "@observablehq/plot";
 import type { Curve, GetCurvesResponse, MeanCurve, Phase } from "../api/types";
 import { finite, levelText, methodText, metricWithUnit, phaseText, shortest, significant } from "../tables/format";
 import type { Records } from "../tables/sheet";
-import { type DrawOptions, type Figure, type LegendEntry, type Panel, type Range, FONT, compose, described, directLabels, padLog, padded, plot, textWidth } from "./figure";
+import { type DrawOptions, type Figure, type LegendEntry, type Panel, type Range, FONT, compose, described, directLabels, padLog, padded, plot, robustRange, textWidth } from "./figure";
 import { axisTitles, yTicksWidth } from "./lengths";
 import { firstLines } from "./rows";
 import { type Arm, DIVERGED, armName, colourOf, withoutNtk } from "./style";
@@ -21,6 +21,7 @@ export interface CurvesData {
   method: string;
   note: string;
   hidden: number;       // values that a log axis has no place for
+  beyond: number;       // values so far off that they do not stretch the axis
   title: string;
 }
 
@@ -58,7 +59,7 @@ export function prepareCurves(response: GetCurvesResponse, query: CurvesQuery): 
   }
   const order: Phase[] = ["PLAIN", "SELECTING", "CONFIRMING", "TUNING"];
   keys.sort((a, b) => order.indexOf(a.phase) - order.indexOf(b.phase));
-  let hidden = 0;
+  let hidden = 0, beyond = 0;
   const panels = keys.map(({ phase, metric }): CurvesPanel => {
     const seeds = response.curves.flatMap((curve) => {
       const arm = armAt(curve.arm);
@@ -77,12 +78,14 @@ export function prepareCurves(response: GetCurvesResponse, query: CurvesQuery): 
       .filter((value) => Number.isFinite(value) && (!query.log || value > 0));
     const set = measured.length > 0 ? measured : usable;
     const bounds = set.reduce((range, value) => ({ low: Math.min(range.low, value), high: Math.max(range.high, value) }), { low: Infinity, high: -Infinity });
-    const range = Number.isFinite(bounds.low) ? bounds : { low: query.log ? 0.1 : 0, high: 1 };
+    const robust = query.log ? { range: bounds, beyond: 0 } : robustRange(set);
+    beyond += robust.beyond;
+    const range = Number.isFinite(bounds.low) ? robust.range : { low: query.log ? 0.1 : 0, high: 1 };
     return { phase, metric, seeds, means, range: query.log ? padLog(range, 0.05) : padded(range, 0.05) };
   }).filter((panel) => panel.seeds.length + panel.means.length > 0);
   const metrics = [...new Set(panels.map((panel) => panel.metric))];
   return {
-    panels, log: query.log, level: finite(response.level), method: response.method, note: response.note, hidden,
+    panels, log: query.log, level: finite(response.level), method: response.method, note: response.note, hidden, beyond,
     title: `${query.sweep ? `${query.sweep}: ` : ""}${metrics.join(", ") || "training curves"} by training step`,
   };
 }
@@ -106,6 +109,7 @@ export function curvesCaption(data: CurvesData): string[] {
   caption.push(...firstLines(diverged, 6, "diverged seeds"));
   const gaps = data.panels.reduce((sum, panel) => sum + panel.seeds.reduce((s, seed) => s + seed.gaps, 0), 0);
   if (gaps > 0) caption.push(`${gaps} ${gaps === 1 ? "point that is not finite leaves a gap" : "points that are not finite leave gaps"}`);
+  if (data.beyond > 0) caption.push(`${data.beyond} ${data.beyond === 1 ? "value lies" : "values lie"} so far off that the axis leaves them out; a log scale shows them`);
   if (data.hidden > 0) caption.push(`${data.hidden} values of 0 or below have no place on a log axis`);
   if (data.note) caption.push(data.note);
   return caption;
@@ -124,6 +128,22 @@ export function curvesRecords(data: CurvesData): Records {
           Number.isNaN(high) ? "" : shortest(high), n, "", ""]);
   }
   return { columns: ["arm", "arm_json", "phase", "metric", "what", "seeds", "step", "value", "low", "high", "n", "diverged_at_step", "jobs"], rows };
+}
+
+// 1, 2, 5 of each decade; powers of ten alone where there are many; round numbers where there is not even one decade.
+export function logTicks({ low, high }: Range): number[] {
+  const decades = Math.log10(high / low);
+  const of = (factors: readonly number[]) => {
+    const ticks: number[] = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); ++power)
+      for (const factor of factors) {
+        const tick = Number(`${factor}e${power}`);
+        if (tick >= low && tick <= high) ticks.push(tick);
+      }
+    return ticks;
+  };
+  if (decades > 4) return of([1]).filter((_, i, all) => i % Math.ceil(all.length / 8) === 0);
+  return decades > 0.9 ? of([1, 2, 5]) : of(decades > 0.3 ? [1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8] : [1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2, 2.2, 2.4, 2.6, 2.8, 3, 3.2, 3.4, 3.6, 3.8, 4, 4.25, 4.5, 4.75, 5, 5.5, 6, 6.5, 7, 7.5, 8, 8.5, 9, 9.5]);
 }
 
 export function drawCurves(data: CurvesData, options: DrawOptions): Figure {
@@ -181,8 +201,9 @@ export function drawCurves(data: CurvesData, options: DrawOptions): Figure {
         y: { type: data.log ? "log" : "linear", domain: [panel.range.low, panel.range.high] },
         color: { type: "identity" },
         marks: [
-          Plot.gridY({ stroke: theme.grid, strokeOpacity: 1, ticks: data.log ? 5 : 6 }),
-          Plot.axisY({ label: null, color: theme.ink, ticks: data.log ? 5 : 6, tickSize: 4, ...(data.log ? { tickFormat: (value: number) => significant(value, 3) } : {}) }),
+          ...(data.log ? [Plot.gridY(logTicks(panel.range), { stroke: theme.grid, strokeOpacity: 1 }), Plot.axisY(logTicks(panel.range), { label: null, color: theme.ink, tickSize: 4,
+            tickFormat: (value: number) => shortest(Number(value.toPrecision(6))) })]
+            : [Plot.gridY({ stroke: theme.grid, strokeOpacity: 1, ticks: 6 }), Plot.axisY({ label: null, color: theme.ink, ticks: 6, tickSize: 4 })]),
           Plot.axisX({ label: null, color: theme.ink, ticks: Math.max(3, Math.floor((width - marginLeft - marginRight) / 90)), tickSize: 4 }),
           Plot.frame({ stroke: theme.muted, strokeWidth: 0.8 }),
           ...marks,

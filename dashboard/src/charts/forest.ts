@@ -7,7 +7,7 @@ import {
 } from "../tables/format";
 import type { Records } from "../tables/sheet";
 import { comparisonRecords } from "../tables/result_sheets";
-import { type DrawOptions, type Figure, type Panel, FONT, compose, element, markerPath, padded, plot, robustRange, textWidth } from "./figure";
+import { type DrawOptions, type Figure, type Panel, FONT, compose, element, markerPath, padded, plot, robustRange, textWidth, wrapped } from "./figure";
 import { type View, firstLines, isIn, seedCounts, viewText } from "./rows";
 import { type Arm, BASELINE_STYLE, DOWN, colourOf } from "./style";
 
@@ -55,6 +55,7 @@ export interface DifferencesQuery {
   arms: readonly Arm[];
   lengths?: readonly number[] | undefined;
   sort: ForestSort;
+  phases: boolean;
   margins: readonly { arm: string; baseline: string; length: number; ntk: boolean; margin: number; claim: string }[];
   sweep: string;
 }
@@ -101,7 +102,7 @@ export function prepareDifferences(rows: readonly ComparisonRow[], query: Differ
   const levels = [...new Set(shown.map((row) => levelText(row.level)))].join("/");
   const methods = [...new Set(shown.filter((row) => row.method).map((row) => methodText(row.method)))].join(", ");
   const families = [...new Set(shown.map((row) => row.family_size))].join("/");
-  const standings = [...new Set(shown.map((row) => row.standing).filter(Boolean))];
+  const standings = !query.phases ? [] : [...new Set(shown.map((row) => row.standing).filter(Boolean))];
   const unit = unitOf(query.metric);
   return {
     name: `${query.metric}-differences-${query.view.split}`,
@@ -205,6 +206,8 @@ export function prepareEffects(rows: readonly EffectRow[], metric: string, view:
   };
 }
 
+const MOST_LABEL = 290; // pixels; longer ones take two lines
+
 export function drawForest(data: ForestData, options: DrawOptions): Figure {
   const { theme } = options;
   const values = data.rows.flatMap((row) => [row.estimate, row.low, row.high, row.outerLow, row.outerHigh].filter((value) => value !== undefined));
@@ -212,10 +215,12 @@ export function drawForest(data: ForestData, options: DrawOptions): Figure {
   const margins = data.rows.flatMap((row) => (row.margin ? [row.margin.low, row.margin.high] : []));
   const range = padded({ low: Math.min(robust.low, 0, ...margins), high: Math.max(robust.high, 0, ...margins) }, 0.06);
   const caption = beyond > 0 ? [...data.caption, "What is beyond the axis ends at its edge with an open triangle; the numbers are whole"] : data.caption;
-  const labels = Math.max(60, ...data.rows.map((row) => textWidth(row.label, row.heading ? 12 : FONT) + (row.heading ? 0 : 24)));
+  const labels = Math.min(MOST_LABEL, Math.max(60, ...data.rows.map((row) => textWidth(row.label, row.heading ? 12 : FONT) + (row.heading ? 0 : 24))));
+  const linesOf = (row: ForestRow) => wrapped(row.label, Math.floor((MOST_LABEL - 24) / (0.56 * FONT)));
+  const tall = data.rows.some((row) => linesOf(row).length > 1);
   const numbers = Math.max(60, ...data.rows.map((row) => textWidth(row.numbers, 10) * 0.96));
   const wide = options.width - labels - numbers >= 260;
-  const step = wide ? 20 : 40;
+  const step = wide ? (tall ? 30 : 20) : 46;
   const panel: Panel = {
     title: "",
     draw: ({ width, document }) => {
@@ -223,7 +228,7 @@ export function drawForest(data: ForestData, options: DrawOptions): Figure {
       const height = marginTop + marginBottom + step * data.rows.length + 4;
       const inside = (value: number) => value >= range.low && value <= range.high;
       const clamp = (value: number) => Math.min(Math.max(value, range.low), range.high);
-      const at = (i: number) => i + (wide ? 0.5 : 0.72);
+      const at = (i: number) => i + (wide ? 0.5 : 0.8);
       const rows = data.rows.map((row, i) => ({ row, y: at(i), top: i }));
       const plain = rows.filter(({ row }) => row.low !== undefined && row.high !== undefined);
       const outer = rows.filter(({ row }) => row.outerLow !== undefined && row.outerHigh !== undefined);
@@ -267,11 +272,13 @@ export function drawForest(data: ForestData, options: DrawOptions): Figure {
         const baseline = wide ? middle + 4 : y.apply(top) + 14;
         const labelX = row.heading ? 4 : 18;
         if (row.arm) group.append(element(document, "path", { d: markerPath(style.marker, 3.2), stroke: colour, fill: style.hollow ? theme.background : colour, transform: `translate(10,${baseline - 4})` }));
-        group.append(element(document, "text", { x: labelX, y: row.heading && !wide ? y.apply(top) + 28 : baseline, "font-size": row.heading ? 12 : FONT, "text-anchor": "start", fill: theme.ink, "font-weight": row.heading ? "bold" : undefined },
-          wide || textWidth(row.label, FONT) < width - 24 ? row.label : `${row.label.slice(0, Math.floor((width - 30) / (0.56 * FONT)))}…`));
+        const lines = row.heading ? [row.label] : wide ? linesOf(row).slice(0, 2)
+          : [textWidth(row.label, FONT) < width - 24 ? row.label : `${row.label.slice(0, Math.floor((width - 30) / (0.56 * FONT)))}…`];
+        lines.forEach((line, k) => group.append(element(document, "text", { x: labelX, y: row.heading && !wide ? y.apply(top) + 30 : baseline + 12 * (k - (lines.length - 1) / 2),
+          "font-size": row.heading ? 12 : FONT, "text-anchor": "start", fill: theme.ink, "font-weight": row.heading ? "bold" : undefined }, line)));
         if (row.numbers) {
           group.append(element(document, "text", wide ? { x: width - marginRight + 10, y: middle + 4, "font-size": 10, "text-anchor": "start", fill: theme.ink }
-            : { x: 18, y: baseline + 11, "font-size": 9, "text-anchor": "start", fill: theme.muted }, row.numbers));
+            : { x: 18, y: baseline + 12, "font-size": 9, "text-anchor": "start", fill: theme.muted }, row.numbers));
         }
         svg.append(group);
       });

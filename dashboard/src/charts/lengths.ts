@@ -14,6 +14,7 @@ export interface LengthsData {
   metric: string;
   view: View;
   panels: { ntk: boolean; series: Series[] }[];
+  phases: boolean;
   lengths: number[];
   trainLength: number;    // 0: not known
   range: Range;
@@ -26,6 +27,7 @@ export interface LengthsQuery {
   view: View;
   ntk: "off" | "on" | "both";
   arms: readonly Arm[];   // those to show
+  phases: boolean;        // the sweep has phases: what numbers count as is said
   trainLength: number;
   sweep: string;          // for the title
   keyOf?: KeyOf;
@@ -42,7 +44,7 @@ export function prepareLengths(rows: readonly ConfidenceRow[], query: LengthsQue
   const values = points.flatMap((point) => [point.mean, point.low, point.high].filter((value) => value !== undefined));
   const { range, beyond } = robustRange(values);
   return {
-    metric, view, panels, beyond, range: padded(range, 0.06),
+    metric, view, panels, beyond, phases: query.phases, range: padded(range, 0.06),
     lengths: [...new Set(points.map((point) => point.length))].sort((a, b) => a - b),
     trainLength: query.trainLength,
     title: `${query.sweep ? `${query.sweep}: ` : ""}${metric} by evaluation length, ${viewText(view)}`,
@@ -81,8 +83,10 @@ export function lengthsCaption(data: LengthsData): string[] {
   const baselines = [...new Map(series.filter(({ arm }) => arm.baseline).map(({ arm }) => [arm.key, arm])).values()];
   if (baselines.length === 1) caption.push(`Heavy dashed line: the baseline ${baselines[0]?.label}`);
   if (baselines.length > 1) caption.push(`Heavy dashed lines: the baselines ${baselines.map((arm) => `${arm.label}${arm.sweep ? ` of ${arm.sweep}` : ""}`).join(", ")}`);
-  caption.push(...standingText(points));
+  caption.push(...standingText(points, data.phases));
   if (data.panels.some((panel) => panel.ntk)) caption.push("Where Dynamic NTK cannot act, both settings show the same measurement");
+  const signs = [points.some((point) => point.diverged.length > 0) ? "a cross: seeds diverged there" : "", points.some((point) => point.missing.length > 0) ? "a question mark: seeds are missing" : ""].filter(Boolean);
+  if (signs.length > 0) caption.push(`Above a mark or at the edge, ${signs.join("; ")}`);
   if (data.beyond > 0)
     caption.push(`${data.beyond} ${data.beyond === 1 ? "value" : "values"} (means or ends of intervals) so far off lie at the edge, means as open triangles; the table has them`);
   const wrong = troubles(data.panels[0]?.series ?? []);
@@ -230,7 +234,12 @@ export function drawLengths(data: LengthsData, options: DrawOptions): Figure {
         const x = svg.scale("x"), y = svg.scale("y");
         const ends = panel.series.flatMap((series, place) => {
           const last = [...series.points].reverse().find((point) => point.mean !== undefined);
-          if (!last || !x || !y) return [];
+          if (!x || !y) return [];
+          if (!last) {
+            const edge = series.points[series.points.length - 1];
+            return edge ? [{ x: x.apply(edge.length) + (place - (panel.series.length - 1) / 2) * step, y: y.apply(data.range.high) + 6, style: series.arm.style,
+              key: series.arm.key, text: `${armName(series.arm)}: no mean` }] : [];
+          }
           const at = Math.min(Math.max(last.mean ?? 0, data.range.low), data.range.high);
           return [{ x: x.apply(last.length) + (place - (panel.series.length - 1) / 2) * step, y: y.apply(at), style: series.arm.style, key: series.arm.key,
             text: armName(series.arm) + (series.arm.sweep ? ` · ${series.arm.sweep}` : "") }];

@@ -94,16 +94,17 @@ export function statisticText(points: readonly Point[]): string {
   return `Mean over ${seedCounts(drawn.map((point) => point.n))} with the ${levels} ${methods} over seeds`;
 }
 
-// What the numbers count as, where the sweep says: a sweep with phases marks every number.
-export function standingText(points: readonly Point[]): string[] {
+// What the numbers count as. A sweep without phases has nothing to tell apart.
+export function standingText(points: readonly Point[], phases: boolean): string[] {
+  if (!phases) return [];
   const standings = [...new Set(points.map((point) => point.row.standing).filter(Boolean))].sort();
   if (standings.length === 0) return [];
   return standings.length === 1 ? [`Every number is ${standings[0]}`] : [`Of these numbers some are ${standings.join("; some ")}: which, the table says`];
 }
 
-// "lssar p=50: 2 seeds diverged at 1024 (seeds 1, 3), not in the mean".
+// "Seeds 1, 3 diverged (not in the mean) at length 1024: lssar p=50"; what holds for several arms is said once.
 export function troubles(series: readonly Series[]): string[] {
-  const lines: string[] = [];
+  const lines = new Map<string, string[]>();
   for (const { arm, points } of series) {
     const say = (pick: (point: Point) => string[], word: string) => {
       const places = new Map<string, number[]>();
@@ -115,14 +116,16 @@ export function troubles(series: readonly Series[]): string[] {
       }
       for (const [seeds, lengths] of places) {
         const many = seeds.includes(",");
-        const where = lengths.length === points.length ? "" : ` at ${many || lengths.length > 1 ? "lengths" : "length"} ${lengths.join(", ")}`;
-        lines.push(`${arm.label}: ${many ? "seeds" : "seed"} ${seeds} ${word}${where}`);
+        const where = lengths.length === points.length ? "" : ` at ${lengths.length > 1 ? "lengths" : "length"} ${lengths.join(", ")}`;
+        const line = `${many ? "Seeds" : "Seed"} ${seeds} ${word}${where}`;
+        lines.set(line, [...(lines.get(line) ?? []), arm.label]);
       }
     };
     say((point) => point.diverged, "diverged (not in the mean)");
     say((point) => point.missing, "missing");
   }
-  return lines;
+  const names = (arms: string[]) => arms.slice(0, 3).join("; ") + (arms.length > 3 ? ` and ${counted(arms.length - 3, "more arm")}` : "");
+  return [...lines].map(([line, arms]) => `${line}: ${names(arms)}`);
 }
 
 // The first few lines and how many more there are: a caption is read, a list of hundreds is not.

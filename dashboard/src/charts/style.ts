@@ -82,7 +82,7 @@ const MARKERS: readonly Marker[] = [
   polygon("cross", [[-0.4, -1.2], [0.4, -1.2], [0.4, -0.4], [1.2, -0.4], [1.2, 0.4], [0.4, 0.4], [0.4, 1.2], [-0.4, 1.2], [-0.4, 0.4],
     [-1.2, 0.4], [-1.2, -0.4], [-0.4, -0.4]]),
   star(),
-  CIRCLE,
+  polygon("triangle-right", [[1.25, 0], [-0.95, 1.15], [-0.95, -1.15]]),
 ];
 // A saltire: where a run diverged.
 export const DIVERGED: Marker = polygon("diverged", [[0, -0.45], [0.85, -1.3], [1.3, -0.85], [0.45, 0], [1.3, 0.85], [0.85, 1.3], [0, 0.45],
@@ -113,8 +113,8 @@ export function styleAt(place: number): LineStyle {
   return {
     colour: place % colours,
     marker: MARKERS[(place + Math.floor(round / (2 * DASHES.length))) % MARKERS.length] ?? CIRCLE,
-    hollow: round % 2 === 1 || MARKERS[place % MARKERS.length] === CIRCLE,
-    dash: DASHES[round % DASHES.length] ?? "",
+    hollow: round % 2 === 1,
+    dash: DASHES[Math.floor(round / 2) % DASHES.length] ?? "",
     width: 1.6,
   };
 }

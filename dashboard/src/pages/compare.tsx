@@ -153,7 +153,7 @@ export function ComparePage(_props: PageProps) {
   const lengths = new Set(ready.map((one) => trainingLength(one.job)));
   const trainLength = lengths.size === 1 ? [...lengths][0] ?? 0 : 0;
   const data = useMemo(() => viewed && prepareLengths(rows, {
-    metric, view: viewed, ntk: view.ntk, arms: shown, trainLength, sweep: "", keyOf: (row: ConfidenceRow) => `${row.sweep} ${row.arm_json}`,
+    metric, view: viewed, ntk: view.ntk, arms: shown, trainLength, phases: ready.some((one) => one.table.phases), sweep: "", keyOf: (row: ConfidenceRow) => `${row.sweep} ${row.arm_json}`,
   }), [rows, metric, viewed && viewKey(viewed), view.ntk, shown, trainLength]);
   const draw = useCallback((options: DrawOptions) => drawLengths(data!, options), [data]);
   const notes = useMemo(() => (ready.length > 1 ? differencesBetween(ready, metric) : []), [ready, metric]);

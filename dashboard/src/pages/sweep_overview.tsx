@@ -18,7 +18,7 @@ export function OverviewTab({ sweep, arms, grid, view, setView }: TabProps) {
   const trainLength = useTrainLength(sweep, arms);
   const shown = useMemo(() => chosenArms(arms, view.arms), [arms, view.arms]);
   const data = useMemo(() => results.viewed && prepareLengths(results.rows, {
-    metric: results.metric, view: results.viewed, ntk: view.ntk, arms: shown, trainLength, sweep: "",
+    metric: results.metric, view: results.viewed, ntk: view.ntk, arms: shown, trainLength, phases: results.phases, sweep: "",
   }), [results.rows, results.viewed && viewKey(results.viewed), view.ntk, shown, trainLength]);
   const draw = useCallback((options: DrawOptions) => drawLengths(data!, options), [data]);
   const cells = useMemo(() => prepareGrid(grid), [grid]);

@@ -26,7 +26,7 @@ export function LengthsTab({ sweep, arms, view, setView }: TabProps) {
   const trainLength = useTrainLength(sweep, arms);
   const shown = useMemo(() => chosenArms(arms, view.arms), [arms, view.arms]);
   const data = useMemo(() => results.viewed && prepareLengths(results.rows, {
-    metric: results.metric, view: results.viewed, ntk: view.ntk, arms: shown, trainLength, sweep: sweep.name,
+    metric: results.metric, view: results.viewed, ntk: view.ntk, arms: shown, trainLength, phases: results.phases, sweep: sweep.name,
   }), [results.rows, results.viewed && viewKey(results.viewed), view.ntk, shown, trainLength, sweep.name]);
   const draw = useCallback((options: DrawOptions) => drawLengths(data!, options), [data]);
   return (
@@ -48,7 +48,7 @@ export function AxisTab({ sweep, arms, view, setView }: TabProps) {
   const claims = useLive<GetClaimsResponse>(phases ? apiUrl(apiPath(sweep.name, "claims")) : undefined);
   const lock = claims.data?.lock;
   const data = useMemo(() => axis && results.viewed && prepareAxis(results.rows, {
-    metric: results.metric, view: results.viewed, axis, ntk: view.ntk, arms, trainLength, split: view.by === "panels", lock, sweep: sweep.name,
+    metric: results.metric, view: results.viewed, axis, ntk: view.ntk, arms, trainLength, phases: results.phases, split: view.by === "panels", lock, sweep: sweep.name,
   }), [results.rows, results.viewed && viewKey(results.viewed), axis, view.ntk, view.by, arms, trainLength, lock, sweep.name]);
   const draw = useCallback((options: DrawOptions) => drawAxis(data as Exclude<typeof data, "" | undefined>, options), [data]);
   if (!axis) {
@@ -158,7 +158,7 @@ export function DifferencesTab({ sweep, arms, view, setView }: TabProps) {
   const sort: ForestSort = view.sort in SORTS ? (view.sort as ForestSort) : "table";
   const settings = view.ntk === "both" ? [false, true] : [view.ntk === "on"];
   const forests = useMemo(() => viewed ? settings.map((ntk) => prepareDifferences(rows, {
-    metric: results.metric, view: viewed, ntk, arms: shown, sort, margins, sweep: sweep.name,
+    metric: results.metric, view: viewed, ntk, arms: shown, sort, phases: comparison.data?.phases ?? false, margins, sweep: sweep.name,
   })).filter((forest, i) => forest.rows.length > 0 && (i === 0 || rows.some((row) => row.ntk && row.metric === results.metric))) : [],
   [rows, viewed && viewKey(viewed), view.ntk, results.metric, shown, sort, margins, sweep.name]);
   const effectForests = useMemo(() => {
