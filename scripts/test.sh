@@ -23,7 +23,7 @@ run_preset() {  # preset, then arguments for ctest
   ctest --preset "$preset" "$@"
 }
 
-# The scenarios of faults hang on moments that a busy machine moves: they are run by --full.
+# Some scenarios of faults take long or burn every core: they are run by --full.
 run_preset release -j 2 -LE scenarios
 if $full; then
   ctest --preset release -L scenarios

@@ -262,18 +262,20 @@ seeds: 6
 class Outages(ReliabilityTest):
     STEPS = 3000
     SECONDS = float(os.environ.get("ABLATE_OUTAGE_SECONDS", "4"))
-    known = {}
+    known = {}    # of steps: results, curves, seconds
 
     def undisturbed(self, steps=STEPS):
         """Results and curves of the sweep where nothing happens: run once, for all scenarios."""
         if steps not in self.known:
+            began = time.monotonic()
             cluster = self.cluster()
             cluster.start_server()
             cluster.start_worker("a", slots=2)
             cluster.submit(sweep_yaml("steady", steps=steps, seeds=1), "steady")
             self.finish(cluster, "steady")
-            self.known[steps] = cluster.results(), cluster.sql("SELECT stage, metric, step, value FROM curves")
-        return self.known[steps]
+            curves = cluster.sql("SELECT stage, metric, step, value FROM curves")
+            self.known[steps] = cluster.results(), curves, time.monotonic() - began
+        return self.known[steps][:2]
 
     def train(self, cluster):
         cluster.submit(sweep_yaml("steady", steps=self.STEPS, seeds=1), "steady")
@@ -283,9 +285,8 @@ class Outages(ReliabilityTest):
         """Stopped and then killed in mid-sweep, for several leases each; workers go on and hand in later."""
         scale = self.SECONDS
         # Enough for this machine to train through the first outage and into the second, about.
-        began = time.monotonic()
         self.undisturbed()
-        steps = max(self.STEPS, int(self.STEPS / (time.monotonic() - began) * scale * 1.6))
+        steps = max(self.STEPS, int(self.STEPS / self.known[self.STEPS][2] * scale * 1.6))
         expected, curves = self.undisturbed(steps)
         cluster = self.cluster(lease_seconds=min(30, scale / 4))
         cluster.start_server()
@@ -423,7 +424,8 @@ class Processes(ReliabilityTest):
         for burner in burners:
             burner.start()
         try:
-            cluster.wait("jobs")
+            # Not through a call of its own, which might be too late for the connection.
+            cluster.poll("the sweep is over", lambda: cluster.sql("SELECT state FROM sweeps") == [("SUCCEEDED",)], timeout=300)
         finally:
             for burner in burners:
                 burner.kill()
