@@ -8,7 +8,7 @@ import { plural, progressOf } from "./format";
 import { feed, useLive } from "./live";
 import { may, useMe } from "./me";
 import { isPaused } from "./sweeps";
-import { announce, Dialog, ErrorNotice } from "./widgets";
+import { Dialog, ErrorNotice, report } from "./widgets";
 
 interface ActionProps {
   method: string;              // "Sweeps/CancelSweep": who may not call it does not see the button
@@ -26,7 +26,6 @@ export function Action({ method, label, title, confirm, danger, children, ready 
   const [open, setOpen] = useState(false);
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError>();
-  const [result, setResult] = useState<ComponentChildren>();
   const asked = useRef(0);
   if (!may(me.data, method)) return null;
   const close = (): void => {
@@ -39,9 +38,9 @@ export function Action({ method, label, title, confirm, danger, children, ready 
     const mine = ++asked.current;
     try {
       const done = await act();
+      report(label, done);
+      if (asked.current === mine) setOpen(false);
       feed.changed();
-      if (asked.current === mine) setResult(done);
-      announce(`${title}: done`);
     } catch (caught) {
       const known = caught instanceof ApiError ? caught : new ApiError("PAGE", String(caught));
       if (asked.current === mine) setError(known);
@@ -51,21 +50,18 @@ export function Action({ method, label, title, confirm, danger, children, ready 
   return (
     <>
       <button type="button" class={danger ? "danger" : undefined} onClick={() => {
-        setResult(undefined);
         setError(undefined);
         setOpen(true);
       }}>{label}</button>
       {open && (
         <Dialog title={title} onClose={close}>
-          {result !== undefined ? <div class="notice good" role="status"><p>{result}</p></div> : children}
+          {children}
           {error && <ErrorNotice error={error} what="It was not done" />}
           <div class="row">
-            <button type="button" onClick={close}>{result !== undefined ? "Close" : "Leave it as it is"}</button>
-            {result === undefined && (
-              <button type="button" class={danger ? "danger" : "primary"} disabled={busy || !ready} onClick={() => void run()}>
-                {busy ? "Asking the server …" : confirm}
-              </button>
-            )}
+            <button type="button" onClick={close}>Leave it as it is</button>
+            <button type="button" class={danger ? "danger" : "primary"} disabled={busy || !ready} onClick={() => void run()}>
+              {busy ? "Asking the server …" : confirm}
+            </button>
           </div>
         </Dialog>
       )}

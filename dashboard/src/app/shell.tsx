@@ -12,7 +12,7 @@ import { formatTime } from "./format";
 import { clearCache, feed, useConnection } from "./live";
 import { useMe } from "./me";
 import { matchPath, navigate, useLocation } from "./router";
-import { Announcer, ErrorNotice } from "./widgets";
+import { Announcer, clearReports, ErrorNotice, Reports } from "./widgets";
 
 // What a page is given: the parts of its path that are named in the pattern.
 export interface PageProps { parameters: Record<string, string> }
@@ -53,6 +53,7 @@ export function Shell() {
   useEffect(() => {
     if (!first.current) main.current?.focus({ preventScroll: true });
     first.current = false;
+    return clearReports;
   }, [location.path]);
 
   const locked = me.error?.code === "UNAUTHENTICATED" || (me.data?.needs_token && !me.data.role);
@@ -76,6 +77,7 @@ export function Shell() {
       </header>
       <main id="main" ref={main} tabIndex={-1}>
         {!locked && <LostNotice />}
+        <Reports />
         {locked ? <Login />
           : me.error && !me.data ? <ErrorNotice error={me.error} />
           : Found ? <PageBoundary key={location.path}><Found parameters={found!.parameters} /></PageBoundary>

@@ -22,6 +22,43 @@ export function Announcer() {
   return <div class="visually-hidden" aria-live="polite" role="status">{text}</div>;
 }
 
+// --- what came of an action: stays until it is closed or the page left, also when the button has gone with the state ---
+
+export interface Report { id: number; title: string; text: ComponentChildren }
+
+let reports: Report[] = [];
+let showReports: (reports: Report[]) => void = () => undefined;
+
+function setReports(next: Report[]): void {
+  reports = next;
+  showReports(next);
+}
+
+export function report(title: string, text: ComponentChildren): void {
+  setReports([...reports, { id: (reports[reports.length - 1]?.id ?? 0) + 1, title, text }]);
+}
+
+export function clearReports(): void {
+  if (reports.length > 0) setReports([]);
+}
+
+export function Reports() {
+  const [shown, setShown] = useState(reports);
+  useEffect(() => {
+    showReports = setShown;
+  }, []);
+  return (
+    <div role="status">
+      {shown.map((one) => (
+        <div key={one.id} class="notice good report">
+          <p><strong>{one.title}:</strong> {one.text}</p>
+          <button type="button" onClick={() => setReports(reports.filter((other) => other.id !== one.id))}>Close</button>
+        </div>
+      ))}
+    </div>
+  );
+}
+
 // --- states ---
 
 export type Tone = "ok" | "run" | "wait" | "warn" | "bad" | "off";

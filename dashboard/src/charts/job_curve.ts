@@ -5,6 +5,7 @@ import { double, int64, type CurvePoint } from "../api/types";
 import { metricWithUnit, significant } from "../tables/format";
 import { type DrawOptions, type Figure, FONT, compose, padLog, padded, plot } from "./figure";
 import { axisTitles, yTicksWidth } from "./lengths";
+import { DIVERGED } from "./style";
 
 export interface Point { step: number; value: number }
 
@@ -12,6 +13,8 @@ export interface JobCurveData {
   name: string;        // of its files
   metric: string;
   points: Point[];     // by step; NaN: a gap
+  from: number;        // the first step of the axis
+  lost: number[];      // steps of values that are not finite
   stored: number;      // before thinning
   notFinite: number;
   hidden: number;      // that a log axis has no place for
@@ -45,7 +48,7 @@ export function thin(points: readonly Point[], most: number): Point[] {
   return points.filter((_, i) => kept.has(i));
 }
 
-export function prepareJobCurve(points: readonly CurvePoint[], query: { name: string; metric: string; log: boolean; diverged: boolean; most?: number }): JobCurveData {
+export function prepareJobCurve(points: readonly CurvePoint[], query: { name: string; metric: string; log: boolean; diverged: boolean; from?: number; most?: number }): JobCurveData {
   const all = points.filter((point) => point.metric === query.metric).map((point) => ({ step: int64(point.step), value: double(point.value) }))
     .sort((a, b) => a.step - b.step);
   const thinned = thin(all, query.most ?? 1200);
@@ -53,6 +56,8 @@ export function prepareJobCurve(points: readonly CurvePoint[], query: { name: st
     name: query.name,
     metric: query.metric,
     points: thinned.map(({ step, value }) => ({ step, value: Number.isFinite(value) && !(query.log && value <= 0) ? value : NaN })),
+    from: query.from ?? all[0]?.step ?? 0,
+    lost: thinned.filter(({ value }) => !Number.isFinite(value)).map(({ step }) => step),
     stored: all.length,
     notFinite: all.filter((point) => !Number.isFinite(point.value)).length,
     hidden: query.log ? all.filter((point) => point.value <= 0).length : 0,
@@ -64,7 +69,7 @@ export function prepareJobCurve(points: readonly CurvePoint[], query: { name: st
 export function jobCurveCaption(data: JobCurveData): string[] {
   const caption = ["One run, as it was stored: no mean and no interval"];
   if (data.points.length < data.stored) caption.push(`${data.points.length} of ${data.stored} stored points are drawn; the lowest and highest of each range of steps are among them`);
-  if (data.notFinite > 0) caption.push(`${data.notFinite} ${data.notFinite === 1 ? "value that is not finite leaves a gap" : "values that are not finite leave gaps"}`);
+  if (data.notFinite > 0) caption.push(`${data.notFinite} ${data.notFinite === 1 ? "value that is not finite leaves a gap" : "values that are not finite leave gaps"} (crosses at the top)`);
   if (data.hidden > 0) caption.push(`${data.hidden} values of 0 or below have no place on a log axis`);
   if (data.diverged) caption.push("The run diverged");
   return caption;
@@ -76,6 +81,7 @@ export function drawJobCurve(data: JobCurveData, options: DrawOptions): Figure {
   const range = known.reduce((bounds, { value }) => ({ low: Math.min(bounds.low, value), high: Math.max(bounds.high, value) }), { low: Infinity, high: -Infinity });
   const shown = !Number.isFinite(range.low) ? { low: data.log ? 0.1 : 0, high: 1 } : data.log ? padLog(range, 0.05) : padded(range, 0.05);
   const last = known[known.length - 1];
+  const end = Math.max(data.points[data.points.length - 1]?.step ?? 0, data.from + 1);
   return compose({
     name: `${data.name}-${data.metric}`,
     title: metricWithUnit(data.metric),
@@ -92,14 +98,16 @@ export function drawJobCurve(data: JobCurveData, options: DrawOptions): Figure {
         const svg = plot({
           document, width, height, marginLeft, marginRight, marginTop, marginBottom,
           style: { background: "none", overflow: "visible", color: theme.ink, fontSize: `${FONT}px` },
-          x: { type: "linear" },
+          x: { type: "linear", domain: [data.from, end] },
           y: { type: data.log ? "log" : "linear", domain: [shown.low, shown.high] },
           marks: [
             Plot.gridY({ stroke: theme.grid, strokeOpacity: 1, ticks: 5 }),
             Plot.axisY({ label: null, color: theme.ink, ticks: 5, tickSize: 4, ...(data.log ? { tickFormat: (value: number) => significant(value, 3) } : {}) }),
-            Plot.axisX({ label: null, color: theme.ink, ticks: Math.max(3, Math.floor(width / 110)), tickSize: 4 }),
+            Plot.axisX({ label: null, color: theme.ink, ticks: Math.min(end - data.from, Math.max(3, Math.floor(width / 110))), tickSize: 4 }),
             Plot.frame({ stroke: theme.muted, strokeWidth: 0.8 }),
             Plot.line(data.points, { x: "step", y: "value", stroke: theme.colours[0] ?? theme.ink, strokeWidth: 1.5 }),
+            Plot.dot(data.lost, { x: (step: number) => step, y: () => shown.high, dy: 8, r: 3.6, symbol: DIVERGED as unknown as Plot.SymbolType, fill: theme.ink,
+              title: (step: number) => `step ${step}: not finite` }),
             Plot.dot(last ? [last] : [], { x: "step", y: "value", r: 3, fill: theme.colours[0] ?? theme.ink,
               title: (point: Point) => `step ${point.step}: ${significant(point.value, 6)}` }),
           ],

@@ -12,8 +12,9 @@ export function JobCurve({ job, points }: { job: Job; points: CurvePoint[] }) {
   const [view, setView] = useUrlState(VIEW);
   const metrics = useMemo(() => metricsOf(points), [points]);
   const metric = metrics.includes(view.metric) ? view.metric : metrics[0] ?? "";
-  const data = useMemo(() => prepareJobCurve(points, { name: job.job_id, metric, log: view.log, diverged: job.outcome === "DIVERGED" }),
-    [points, metric, view.log, job.job_id, job.outcome]);
+  const data = useMemo(() => prepareJobCurve(points, {
+    name: job.job_id, metric, log: view.log, diverged: job.outcome === "DIVERGED", from: int64(job.task?.stage?.from_step),
+  }), [points, metric, view.log, job.job_id, job.outcome]);
   const draw = useCallback((options: DrawOptions) => drawJobCurve(data, options), [data]);
   if (points.length === 0) return <p class="muted">{
     int64(job.ended_at_us) > 0 ? "No point was stored." : "No point is stored yet: a worker sends them while it trains."}</p>;
