@@ -13,6 +13,7 @@
 #include "base/files.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "cli/background_dashboard.h"
 #include "cli/claim_tables.h"
 #include "cli/commands.h"
 #include "cli/connection.h"
@@ -136,7 +137,7 @@ absl::StatusOr<bool> PrintResults(const Invocation& invocation, Client* client, 
                    others.empty() ? ""
                                   : absl::StrCat("  ablate table ", sweep.name(), where, " --metric ",
                                                  absl::StrJoin(others, ","), "\n"),
-                   "  ablate compare ", sweep.name(), where, " -o json\n  sqlite3 ", database,
+                   "  ablate compare ", sweep.name(), where, " -o json\n  ablate dashboard", where, "\n  sqlite3 ", database,
                    " 'SELECT * FROM confidence_intervals'"));
   return true;
 }
@@ -220,6 +221,7 @@ absl::StatusOr<int> RunRun(const Invocation& invocation) {
   CatchStopSignals("\nstopped; the same command again resumes\n");
   ABLATE_ASSIGN_OR_RETURN(const int64_t slots, invocation.GetInteger("--slots", Cores(), 1, 4096));
   ABLATE_ASSIGN_OR_RETURN(const std::optional<int32_t> max_failures, MaxFailures(invocation));
+  const std::string http = invocation.Get("--http", "127.0.0.1:0");
   Progress progress(stderr);
   ABLATE_ASSIGN_OR_RETURN(const SweepInput input, ReadInput(invocation, &progress, /*need_data=*/false));
   const std::string dir = invocation.Get("--data-dir", absl::StrCat("ablate-runs/", input.spec.name()));
@@ -229,6 +231,11 @@ absl::StatusOr<int> RunRun(const Invocation& invocation) {
   // has one.
   if (input.data_found) ABLATE_RETURN_IF_ERROR(MakePlan(input.spec, input.places).status());
   ABLATE_RETURN_IF_ERROR(MakeDirs(dir));
+  if (BackgroundDashboard(dir).has_value()) {
+    // It only shows what is there, and would keep the folder from us.
+    ABLATE_RETURN_IF_ERROR(StopBackgroundDashboard(dir));
+    Say(absl::StrCat("the dashboard of ", dir, " in the background was stopped: this run serves one itself"));
+  }
   if (const std::optional<std::string> running = RunningServer(dir)) {
     return absl::FailedPreconditionError(
         absl::StrCat(dir, " is in use by a coordinator at ", *running, ": watch it with `ablate sweep watch ",
@@ -237,7 +244,7 @@ absl::StatusOr<int> RunRun(const Invocation& invocation) {
   const std::string again =
       absl::StrCat("ablate run ", ShellQuoted(invocation.arguments[0]), " --data-dir ", ShellQuoted(dir));
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<LocalServer> server,
-                          LocalServer::Start(dir, JoinPath(dir, "server.log")));
+                          LocalServer::Start(dir, JoinPath(dir, "server.log"), http == "off" ? "" : http));
   Client client(server->address());
   bool created = false;
   ABLATE_ASSIGN_OR_RETURN(v1::Sweep sweep, Submit(&client, input, &progress, max_failures, &created));
@@ -254,6 +261,7 @@ absl::StatusOr<int> RunRun(const Invocation& invocation) {
     const DeferStop defer;
     Say(absl::StrCat(created ? "running " : "resuming ", sweep.name(), " on ", Counted(slots, "slot"),
                      "; logs and results are in ", dir));
+    if (const std::optional<std::string> link = DashboardLink(dir)) Say(absl::StrCat("dashboard: ", *link));
     LocalWorker worker(server->address(), dir, slots, input.spec.executor() == v1::EXECUTOR_NOOP);
     ABLATE_RETURN_IF_ERROR(worker.KeepRunning(0));
     const auto tick = [&](const v1::Sweep& now) -> absl::Status {

@@ -48,6 +48,9 @@ const std::vector<FlagSpec>& Flags() {
       {"--slots", "N", "jobs that run at once (default: the number of cores)"},
       {"--data", "PATH", "where the sweep's one data file lies, instead of where the sweep file says"},
       {"--max-failures", "N", "pause after so many failures of one kind and message; 0: never (default: the server's, 50)"},
+      {"--http", "ADDR", "where the dashboard is served: HOST:PORT, port 0 for a free one (run: off for none)"},
+      {"--background", "", "leave it running, and end"},
+      {"--stop", "", "stop the one that runs in the background"},
       {"--retry", "", "make new jobs for the failed ones first"},
       {"--state", "LIST", "only these states, e.g. failed,running"},
       {"--metric", "LIST", "only these metrics, e.g. loss,loss_targets or 'attention_entropy.*'"},
@@ -73,9 +76,11 @@ const std::vector<Command>& Commands() {
        "Starts ablate-server and ablate-worker on a private socket, keeps everything under --data-dir (default\n"
        "./ablate-runs/NAME), shows progress and ends with the table and the differences from the baseline arm. Ctrl-C "
        "stops it;\n"
-       "the same command again resumes, or prints the tables at once when the sweep is finished.",
+       "the same command again resumes, or prints the tables at once when the sweep is finished. While it runs it serves the "
+       "dashboard on this\n"
+       "machine and prints its link.",
        "ablate run experiments/sweeps/quickstart.yaml --slots 2",
-       {"--data-dir", "--slots", "--data", "--retry", "--max-failures", "--output", "--timeout"},
+       {"--data-dir", "--slots", "--data", "--retry", "--max-failures", "--http", "--output", "--timeout"},
        &RunRun},
       {"sweep submit",
        "FILE",
@@ -385,6 +390,17 @@ const std::vector<Command>& Commands() {
        "ablate query \"SELECT arm, seed, value FROM results WHERE metric = 'loss'\" -o csv",
        {"--max-rows", "--server", "--data-dir", "--output", "--timeout"},
        &RunQuery},
+      {"dashboard",
+       "",
+       0,
+       0,
+       "serve the page over the folder of a run",
+       "Prints the link and serves until Ctrl-C, on 127.0.0.1:7480 or, if that is taken, on a free port. A coordinator that "
+       "has the\n"
+       "folder open and serves a page already is left alone: then only the link is printed.",
+       "ablate dashboard --data-dir ablate-runs/quickstart --background",
+       {"--data-dir", "--http", "--background", "--stop"},
+       &RunDashboard},
       {"variants",
        "",
        0,

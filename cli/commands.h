@@ -47,6 +47,7 @@ absl::StatusOr<int> RunEffects(const Invocation& invocation);
 absl::StatusOr<int> RunSpread(const Invocation& invocation);
 absl::StatusOr<int> RunReport(const Invocation& invocation);
 absl::StatusOr<int> RunQuery(const Invocation& invocation);
+absl::StatusOr<int> RunDashboard(const Invocation& invocation);
 absl::StatusOr<int> RunVariants(const Invocation& invocation);
 absl::StatusOr<int> RunVersion(const Invocation& invocation);
 

@@ -76,11 +76,13 @@ std::optional<std::string> RunningServer(const std::string& data_dir) {
   return address;
 }
 
+bool FitsSocketAddress(const std::string& address) { return address.size() - 5 <= kMaxSocketPath; }
+
 absl::StatusOr<std::string> SocketAddress(const std::string& data_dir, std::string* private_dir) {
   std::error_code error;
   const std::string absolute = std::filesystem::absolute(data_dir, error).lexically_normal();
   const std::string path = JoinPath(absolute, "run.sock");
-  if (!error && path.size() <= kMaxSocketPath) return absl::StrCat("unix:", path);
+  if (!error && FitsSocketAddress(absl::StrCat("unix:", path))) return absl::StrCat("unix:", path);
   char name[] = "/tmp/ablate-XXXXXX";
   if (::mkdtemp(name) == nullptr) return absl::UnavailableError("cannot make a folder for a socket under /tmp");
   *private_dir = name;
@@ -88,7 +90,8 @@ absl::StatusOr<std::string> SocketAddress(const std::string& data_dir, std::stri
 }
 
 absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(const std::string& data_dir,
-                                                                const std::string& log_path) {
+                                                                const std::string& log_path,
+                                                                const std::string& http) {
   ABLATE_ASSIGN_OR_RETURN(const std::string program, SiblingProgram("ablate-server"));
   std::unique_ptr<LocalServer> server(new LocalServer);
   ABLATE_ASSIGN_OR_RETURN(server->address_, SocketAddress(data_dir, &server->private_dir_));
@@ -97,6 +100,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(const std::strin
   SubprocessOptions options;
   options.argv = {program,    "--data-dir",        data_dir, "--listen", server->address_, "--ready-file",
                   ready_file, "--contact-seconds", "0.5"};  // for the eye: the worker is on this machine
+  if (!http.empty()) options.argv.insert(options.argv.end(), {"--http", http});
   options.pipe_stdin = false;
   options.stderr_path = log_path;
   const uint64_t log_begin = FileSize(log_path).value_or(0);

@@ -17,8 +17,10 @@ class LocalServer {
  public:
   // Starts it on data_dir/SOCKET_NAME (or, where that path is over 107 bytes, on a socket in a private folder under
   // /tmp) and waits until it answers. Its log is appended to `log_path`. FailedPrecondition and others: it did not
-  // start; with what it said.
-  static absl::StatusOr<std::unique_ptr<LocalServer>> Start(const std::string& data_dir, const std::string& log_path);
+  // start; with what it said. `http`: HOST:PORT where it serves the dashboard (background_dashboard.h finds the link); "":
+  // it serves none.
+  static absl::StatusOr<std::unique_ptr<LocalServer>> Start(const std::string& data_dir, const std::string& log_path,
+                                                            const std::string& http = "");
   // Stops it: SIGTERM, and SIGKILL after ten seconds.
   ~LocalServer();
 
@@ -34,6 +36,9 @@ class LocalServer {
 
 // The address of the server that has `data_dir` open, from data_dir/server.address, if it answers.
 std::optional<std::string> RunningServer(const std::string& data_dir);
+
+// Whether "unix:PATH" is short enough for a socket.
+bool FitsSocketAddress(const std::string& address);
 
 // "run.sock" in data_dir as "unix:..."; in a fresh private folder (set) where that is too long.
 absl::StatusOr<std::string> SocketAddress(const std::string& data_dir, std::string* private_dir);

@@ -33,5 +33,6 @@ inside() {
     bash -c "cd /root/ablate && $1"
 }
 inside scripts/quickstart.sh
+inside "build/release/bin/ablate dashboard --data-dir runs/quickstart --stop"
 inside scripts/test.sh
 echo "both README commands work in a clean $suite root"

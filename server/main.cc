@@ -288,7 +288,11 @@ absl::Status Serve(const sigset_t& signals) {
   if (!read_only) {
     ABLATE_RETURN_IF_ERROR(WriteFileAtomic(address_file, local == nullptr ? reachable : local->address() + "\n"));
   }
-  if (http != nullptr && !read_only) ABLATE_RETURN_IF_ERROR(WriteFileAtomic(dashboard_file, http->url() + "\n"));
+  if (http != nullptr && !read_only) {
+    ABLATE_RETURN_IF_ERROR(WriteFileAtomic(dashboard_file, http->url() + "\n"));
+  } else if (!read_only) {
+    (void)RemoveFile(dashboard_file);  // of one that was killed
+  }
   if (!ready_file.empty()) ABLATE_RETURN_IF_ERROR(WriteFileAtomic(ready_file, reachable));
   std::printf("listening on %s\n", server->address().c_str());
   if (http != nullptr) std::printf("dashboard %s\n", http->url().c_str());
