@@ -35,6 +35,8 @@ absl::StatusOr<std::string> Gunzip(std::string_view gzipped) {
   size_t size = 0;
   for (size_t i = 1; i <= 4 && i <= gzipped.size(); ++i)
     size = size << 8 | static_cast<unsigned char>(gzipped[gzipped.size() - i]);
+  // deflate packs no more than this.
+  if (size / 1032 > gzipped.size()) return absl::DataLossError("a compressed file of the program is damaged");
   z_stream stream = {};
   if (::inflateInit2(&stream, kGzipWindow) != Z_OK) return absl::InternalError("zlib does not start");
   std::string out(size, '\0');
