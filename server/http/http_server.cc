@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -309,12 +308,7 @@ absl::StatusOr<HttpResponse> Handler::Changes(const Target& target, const HttpRe
     if (of_sweep) {
       status = coordinator_.WatchSweep(watch, [&](v1::Sweep sweep) { return send("sweep", &sweep); }, cancelled);
     } else {
-      v1::Changes changes;
-      while (!cancelled()) {
-        changes.set_revision(changes.revision() + 1);
-        if (!send("change", &changes)) break;
-        for (int i = 0; i < 10 && !cancelled(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(200));
-      }
+      status = coordinator_.WatchChanges({}, [&](v1::Changes changes) { return send("change", &changes); }, cancelled);
     }
     if (const absl::Status live = CheckLive(holder); !live.ok()) status = live;
     (void)write(status.ok() ? Event("end", "{}") : Event("error", ErrorJson(status.code(), ToStd(status.message()))));

@@ -333,11 +333,32 @@ def rpcs():
     write("rpc", "no_message", bytes([index["Sync"]]) + b"\xff\xff\xff")
 
 
+def https():
+    def request(method, target, body="", *headers):
+        lines = [f"{method} {target} HTTP/1.1", "Host: localhost", *headers]
+        if body:
+            lines.append(f"Content-Length: {len(body)}")
+        return ("\r\n".join(lines) + "\r\n\r\n" + body).encode()
+
+    for name, target in (("sweeps", "/api/v1/sweeps?page_size=2&page_token=x"), ("table", "/api/v1/sweeps/a%2Fb/table?metrics=loss&metrics=acc*&level=0.9"),
+                         ("jobs", "/api/v1/sweeps/s/jobs?states=FAILED&states=RUNNING"), ("curves", "/api/v1/sweeps/s/curves?arms_json=%7B%22attention.p%22%3A3%7D&max_points=16"),
+                         ("comparison", "/api/v1/sweeps/s/comparison?baseline_arm_json={}&level=nan"), ("page", "/sweeps/p.15?tab=curves"), ("escape", "/%zz"),
+                         ("unknown", "/api/v1/sweeps/s/spread?levell=1")):
+        write("http", name, request("GET", target, "", "Range: bytes=0-", "Accept-Encoding: gzip"))
+    for name, target, body in (("cancel", "/api/v1/sweeps/s/cancel", '{"request_id": "r"}'), ("lock", "/api/v1/sweeps/s/lock", '{"arm_json": "{}", "why": "\\u00e9"}'),
+                               ("verify", "/api/v1/jobs/j/verify", '{"sample": 3, "seed": "9007199254740993"}'), ("resume", "/api/v1/sweeps/s/resume", '{"max_failures": 1e1}'),
+                               ("taken", "/api/v1/workers/w/drain", '{"worker_id": "v"}'), ("deep", "/api/v1/sweeps/s/lock", "[" * 300)):
+        write("http", name, request("POST", target, body))
+    write("http", "two_lengths", b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab")
+    write("http", "chunked", b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+    write("http", "bare_line_ends", b"GET / HTTP/1.1\nHost: a\n\r\n\r\n")
+
+
 RUNNING_STAGE, RUNNING_NOOP = "job_19", "job_22"
 
 
 def main():
-    for make in (sweeps, checkpoints, data, pipes, items, tokenizers, rpcs):
+    for make in (sweeps, checkpoints, data, pipes, items, tokenizers, rpcs, https):
         make()
     size = sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(CORPUS) for name in names)
     print(f"{size} bytes in {CORPUS}")
