@@ -216,6 +216,19 @@ export function axisRecords(data: AxisData): Records {
   };
 }
 
+// The ticks whose texts have room, those with the most room around them first.
+export function labelled<T extends { at: number; text: string }>(ticks: readonly T[], toX: (at: number) => number): T[] {
+  const room = (i: number) => Math.min((ticks[i + 1]?.at ?? Infinity) - (ticks[i]?.at ?? 0), 1e9) + Math.min((ticks[i]?.at ?? 0) - (ticks[i - 1]?.at ?? -Infinity), 1e9);
+  const kept: T[] = [];
+  for (const i of ticks.map((_, place) => place).sort((a, b) => room(b) - room(a) || a - b)) {
+    const tick = ticks[i];
+    if (!tick) continue;
+    const at = toX(tick.at);
+    if (kept.every((other) => Math.abs(toX(other.at) - at) >= (textWidth(other.text, FONT) + textWidth(tick.text, FONT)) / 2 + 4)) kept.push(tick);
+  }
+  return kept;
+}
+
 export function drawAxis(data: AxisData, options: DrawOptions): Figure {
   const { theme } = options;
   const name = data.axis.slice(data.axis.lastIndexOf(".") + 1);
@@ -228,15 +241,7 @@ export function drawAxis(data: AxisData, options: DrawOptions): Figure {
       const inner = width - marginLeft - marginRight;
       const height = Math.round(Math.min(Math.max(inner * 0.62, 220), 380));
       const toX = (at: number) => ((at - scale.domain[0]) / (scale.domain[1] - scale.domain[0])) * inner;
-      const ticks: typeof scale.ticks = [];
-      let end = -Infinity;
-      for (const tick of scale.ticks) {
-        const half = textWidth(tick.text, FONT) / 2, at = toX(tick.at);
-        if (at - half < end + 4) continue;
-        ticks.push(tick);
-        end = at + half;
-      }
-      const texts = new Map(ticks.map((tick) => [tick.at, tick.text]));
+      const texts = new Map(labelled(scale.ticks, toX).map((tick) => [tick.at, tick.text]));
       const place = (value: AxisValue) => scale.places.get(value === "none" ? value : shortest(value)) ?? NaN;
       const svg = plot({
         document, width, height, marginLeft, marginRight, marginTop, marginBottom,

@@ -151,6 +151,10 @@ describe("curves", () => {
     expect(records.rows.filter((one) => one[4] === "seed")).toHaveLength(5);
     expect(records.rows.find((one) => one[4] === "mean")?.slice(6, 11)).toEqual([10, "3", "2.5", "3.5", 2]);
   });
+  it("draw nothing where nothing has run", () => {
+    const none = { ...response, means: [], curves: [{ ...response.curves[0]!, steps: [], values: [] }] };
+    expect(prepareCurves(none, { arms: ARMS, log: false, sweep: "s" }).panels).toEqual([]);
+  });
   it("counts what a log axis has no place for", () => {
     const zero = { ...response, curves: [{ ...response.curves[0]!, values: [0, -1, 2] }] };
     expect(prepareCurves(zero, { arms: ARMS, log: true, sweep: "s" }).hidden).toBe(2);

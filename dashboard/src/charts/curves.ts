@@ -63,7 +63,8 @@ export function prepareCurves(response: GetCurvesResponse, query: CurvesQuery): 
   const panels = keys.map(({ phase, metric }): CurvesPanel => {
     const seeds = response.curves.flatMap((curve) => {
       const arm = armAt(curve.arm);
-      return arm && curve.phase === phase && curve.metric === metric ? [seedCurve(curve, arm)] : [];
+      // Where nothing has run there is nothing to draw.
+      return arm && curve.phase === phase && curve.metric === metric && (curve.steps.length > 0 || Number(curve.diverged_at_step) > 0) ? [seedCurve(curve, arm)] : [];
     });
     const means = response.means.flatMap((curve) => {
       const arm = armAt(curve.arm);
@@ -174,7 +175,7 @@ export function drawCurves(data: CurvesData, options: DrawOptions): Figure {
         const attributes = (d: MeanPoint) => ({ "data-arm": mean.arm.json, "data-phase": panel.phase, "data-metric": panel.metric, "data-step": d.step,
           "data-mean": shortest(d.mean), "data-low": Number.isFinite(d.low) ? shortest(d.low) : undefined, "data-high": Number.isFinite(d.high) ? shortest(d.high) : undefined,
           "data-n": d.n });
-        marks.push(Plot.areaY(mean.points, { x, y1: (d: MeanPoint) => usable(clampedLow(d)), y2: (d: MeanPoint) => usable(d.high), fill: stroke, fillOpacity: 0.16, clip: true, ariaHidden: "true" }));
+        marks.push(Plot.areaY(mean.points, { x, y1: (d: MeanPoint) => usable(clampedLow(d)), y2: (d: MeanPoint) => usable(d.high), fill: stroke, fillOpacity: panel.means.length > 5 ? 0.09 : 0.16, clip: true, ariaHidden: "true" }));
         marks.push(Plot.line(mean.points, { x, y: (d: MeanPoint) => usable(d.mean), stroke, strokeWidth: style.width + 0.2, strokeDasharray: style.dash || undefined, clip: true }));
         // Markers along the line: in grey print they tell arms apart.
         const every = Math.max(1, Math.ceil(mean.points.length / 6));
@@ -202,7 +203,7 @@ export function drawCurves(data: CurvesData, options: DrawOptions): Figure {
         color: { type: "identity" },
         marks: [
           ...(data.log ? [Plot.gridY(logTicks(panel.range), { stroke: theme.grid, strokeOpacity: 1 }), Plot.axisY(logTicks(panel.range), { label: null, color: theme.ink, tickSize: 4,
-            tickFormat: (value: number) => shortest(Number(value.toPrecision(6))) })]
+            text: (value: number) => shortest(Number(value.toPrecision(6))) })]
             : [Plot.gridY({ stroke: theme.grid, strokeOpacity: 1, ticks: 6 }), Plot.axisY({ label: null, color: theme.ink, ticks: 6, tickSize: 4 })]),
           Plot.axisX({ label: null, color: theme.ink, ticks: Math.max(3, Math.floor((width - marginLeft - marginRight) / 90)), tickSize: 4 }),
           Plot.frame({ stroke: theme.muted, strokeWidth: 0.8 }),
@@ -217,7 +218,7 @@ export function drawCurves(data: CurvesData, options: DrawOptions): Figure {
           const mean = panel.means.find((one) => one.arm === arm);
           const last = [...(mean?.points ?? [])].reverse().find((point) => Number.isFinite(usable(point.mean)));
           if (!last || !toX || !toY) return [];
-          return [{ x: toX.apply(last.step), y: toY.apply(last.mean), style: arm.style, key: arm.key, text: armName(arm) }];
+          return [{ x: toX.apply(last.step), y: toY.apply(Math.min(Math.max(last.mean, panel.range.low), panel.range.high)), style: arm.style, key: arm.key, text: armName(arm) }];
         });
         directLabels(svg, document, theme, width - marginRight, ends, 16, height - marginBottom);
       }

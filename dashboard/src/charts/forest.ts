@@ -72,6 +72,7 @@ export function prepareDifferences(rows: readonly ComparisonRow[], query: Differ
   const trouble: string[] = [];
   const lengths = [...new Set(shown.map((row) => Number(row.length)))].sort((a, b) => a - b);
   const claims = new Set<string>();
+  const marks = new Set(query.phases ? shown.map((row) => row.standing) : []);
   for (const length of lengths) {
     const cells = sortRows(shown.filter((row) => Number(row.length) === length), query.sort);
     forest.push({ label: `length ${length}`, heading: true, numbers: "" });
@@ -83,6 +84,7 @@ export function prepareDifferences(rows: readonly ComparisonRow[], query: Differ
       if (claim) claims.add(claim.claim);
       const numbers = [withInterval(estimate, low, high, decimals), `n = ${row.n}`,
         p === undefined ? "no p" : `p ${pText(p)}`, ...(holm === undefined ? [] : [`Holm ${pText(holm)}`])].join(", ") +
+        (marks.size > 1 && !row.standing.startsWith("confirmatory") ? " *" : "") +
         (row.diverged_seeds.length > 0 ? `, ${row.diverged_seeds.length} diverged` : "") + (row.missing_seeds.length > 0 ? `, ${row.missing_seeds.length} missing` : "");
       const where = `${armLabel(row.arm_json)}, length ${length}`;
       if (row.diverged_seeds.length > 0) trouble.push(`${where}: ${seeds(row.diverged_seeds)} diverged in either arm (not in the mean)`);
@@ -113,7 +115,7 @@ export function prepareDifferences(rows: readonly ComparisonRow[], query: Differ
       `p: two-sided, unadjusted; Holm: the same, adjusted over ${families} ${families === "1" ? "comparison" : "comparisons"} of ${query.metric}`,
       ...(shown.some((row) => row.difference !== undefined && row.low === undefined) ? ["A mark without a line: no interval (one pair, or no variance)"] : []),
       ...(claims.size > 0 ? [`Shaded: the margin that ${[...claims].join(", ")} ${claims.size === 1 ? "declares" : "declare"}`] : []),
-      ...(standings.length === 1 ? [`Every number is ${standings[0]}`] : standings.length > 1 ? [`Of these numbers some are ${standings.join("; some ")}: which, the table says`] : []),
+      ...(standings.length === 1 ? [`Every number is ${standings[0]}`] : standings.length > 1 ? [`* ${standings.filter((standing) => !standing.startsWith("confirmatory")).join("; ")}; the others are confirmatory`] : []),
       ...firstLines(trouble, 8, "diverged and missing seeds"),
     ],
     records: comparisonRecords(shown),
@@ -239,7 +241,7 @@ export function drawForest(data: ForestData, options: DrawOptions): Figure {
         x: { type: "linear", domain: [range.low, range.high] },
         y: { type: "linear", domain: [data.rows.length, 0], axis: null },
         marks: [
-          Plot.rect(rows.filter(({ row }) => row.margin), { x1: (d: Placed) => d.row.margin?.low, x2: (d: Placed) => d.row.margin?.high, y1: (d: Placed) => d.top + 0.04,
+          Plot.rect(rows.filter(({ row }) => row.margin), { x1: (d: Placed) => d.row.margin?.low, x2: (d: Placed) => d.row.margin?.high, y1: (d: Placed) => d.top + (wide ? 0.04 : 0.64),
             y2: (d: Placed) => d.top + 0.96, fill: theme.band, fillOpacity: 0.28 }),
           Plot.gridX({ stroke: theme.grid, strokeOpacity: 1, ticks: Math.max(3, Math.floor((width - marginLeft - marginRight) / 80)) }),
           Plot.axisX({ label: null, color: theme.ink, ticks: Math.max(3, Math.floor((width - marginLeft - marginRight) / 80)), tickSize: 4 }),
@@ -254,6 +256,8 @@ export function drawForest(data: ForestData, options: DrawOptions): Figure {
       });
       const x = svg.scale("x"), y = svg.scale("y");
       if (!x || !y) return svg;
+      // On narrow pages text lies over the grid and the line of zero.
+      const halo = wide ? {} : { stroke: theme.background, "stroke-width": 3.5, "stroke-linejoin": "round", "paint-order": "stroke" };
       rows.forEach(({ row, y: place, top }) => {
         const group = element(document, "g", { ...row.attributes });
         if (row.tooltip) group.append(element(document, "title", {}, row.tooltip));
@@ -275,10 +279,10 @@ export function drawForest(data: ForestData, options: DrawOptions): Figure {
         const lines = row.heading ? [row.label] : wide ? linesOf(row).slice(0, 2)
           : [textWidth(row.label, FONT) < width - 24 ? row.label : `${row.label.slice(0, Math.floor((width - 30) / (0.56 * FONT)))}…`];
         lines.forEach((line, k) => group.append(element(document, "text", { x: labelX, y: row.heading && !wide ? y.apply(top) + 30 : baseline + 12 * (k - (lines.length - 1) / 2),
-          "font-size": row.heading ? 12 : FONT, "text-anchor": "start", fill: theme.ink, "font-weight": row.heading ? "bold" : undefined }, line)));
+          "font-size": row.heading ? 12 : FONT, "text-anchor": "start", fill: theme.ink, "font-weight": row.heading ? "bold" : undefined, ...halo }, line)));
         if (row.numbers) {
           group.append(element(document, "text", wide ? { x: width - marginRight + 10, y: middle + 4, "font-size": 10, "text-anchor": "start", fill: theme.ink }
-            : { x: 18, y: baseline + 12, "font-size": 9, "text-anchor": "start", fill: theme.muted }, row.numbers));
+            : { x: 18, y: baseline + 12, "font-size": 9, "text-anchor": "start", fill: theme.muted, ...halo }, row.numbers));
         }
         svg.append(group);
       });

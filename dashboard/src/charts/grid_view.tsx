@@ -22,6 +22,11 @@ export function GridView({ data, label }: { data: GridData; label: string }) {
   const [view, setView] = useState({ top: 0, height: 600 });
   const [focus, setFocus] = useState<{ row: number; column: number }>({ row: 0, column: 0 });
   const wanted = useRef(false);
+  const at = useRef(focus);   // what keys count from: several may come before the next drawing
+  const go = (to: { row: number; column: number }): void => {
+    at.current = to;
+    setFocus(to);
+  };
   const armWidth = useMemo(() => Math.round(Math.min(Math.max(...data.rows.map((row) => row.name.length), 8) * 7.7 + 24, 340)), [data.rows]);
   const compact = typeof window !== "undefined" && window.innerWidth < 600;
   const names = compact ? Math.min(armWidth, 140) : armWidth;
@@ -45,12 +50,16 @@ export function GridView({ data, label }: { data: GridData; label: string }) {
   const row = Math.min(focus.row, Math.max(rows - 1, 0)), column = Math.min(focus.column, Math.max(columns - 1, 0));
   const first = Math.max(0, Math.floor(view.top / ROW) - OVERSCAN);
   const last = Math.min(rows, Math.ceil((view.top + view.height) / ROW) + OVERSCAN);
+  const drawn = Array.from({ length: Math.max(last - first, 0) }, (_, k) => first + k);
+  // The row that has the focus stays, or Enter would go nowhere after a scroll.
+  if (rows > 0 && row < first) drawn.unshift(row);
+  else if (rows > 0 && row >= last) drawn.push(row);
   const gaps = new Set(data.phases.slice(1).map((phase) => phase.first));
   const width = names + columns * ROW + gaps.size * 10 + 8;
 
   const move = (event: KeyboardEvent): void => {
     const page = Math.max(1, Math.floor(view.height / ROW) - 2);
-    const to = { row, column };
+    const to = { row: Math.min(at.current.row, rows - 1), column: Math.min(at.current.column, columns - 1) };
     switch (event.key) {
       case "ArrowDown": ++to.row; break;
       case "ArrowUp": --to.row; break;
@@ -76,7 +85,7 @@ export function GridView({ data, label }: { data: GridData; label: string }) {
       setView({ top: element.scrollTop, height: element.clientHeight });
     }
     wanted.current = true;
-    setFocus(to);
+    go(to);
   };
 
   return (
@@ -92,8 +101,8 @@ export function GridView({ data, label }: { data: GridData; label: string }) {
         ))}
       </div>
       <div style={{ height: rows * ROW, width, position: "relative" }}>
-        {data.rows.slice(first, last).map((one, k) => {
-          const r = first + k;
+        {drawn.map((r) => {
+          const one = data.rows[r]!;
           return (
             <div key={one.json} class="grid-row" role="row" aria-rowindex={r + 2} style={{ top: r * ROW, width }}>
               <span class={`grid-arm${one.baseline ? " baseline" : ""}`} role="rowheader" style={{ width: names }} title={one.name}>{one.name}</span>
@@ -106,7 +115,7 @@ export function GridView({ data, label }: { data: GridData; label: string }) {
                     {cell?.job_id
                       ? <a class="kind" href={jobPath(cell.job_id)} data-kind={kindOf(cell)} data-arm={one.json} data-seed={seed.seed} data-phase={seed.phase}
                           data-state={cell.state} data-diverged={cell.diverged ? "" : undefined} aria-label={text} title={text} {...place}
-                          onFocus={() => setFocus({ row: r, column: c })}>{KINDS[kindOf(cell)].letter}{cell.diverged && kindOf(cell) !== "diverged" ? "d" : ""}</a>
+                          onFocus={() => go({ row: r, column: c })}>{KINDS[kindOf(cell)].letter}{cell.diverged && kindOf(cell) !== "diverged" ? "d" : ""}</a>
                       : <span class={cell ? "none kind" : "none"} data-kind={cell ? kindOf(cell) : undefined} aria-label={text} title={text} {...place}>
                           {cell ? KINDS[kindOf(cell)].letter : "·"}</span>}
                   </span>

@@ -158,9 +158,11 @@ export function seriesMarks(drawn: readonly Drawn[], x: (d: Drawn) => number, nt
   const partly = known.filter((d) => d.point.diverged.length > 0);
   marks.push(Plot.dot(partly, { x, y: (d: Drawn) => clamp(d.point.high ?? d.point.mean ?? 0), dx, dy: -8, r: 2.6, symbol: DIVERGED as unknown as Plot.SymbolType,
     fill: stroke, title: (d: Drawn) => `${d.point.diverged.length} diverged, not in the mean` }));
-  const missing = drawn.filter((d) => d.point.missing.length > 0);
-  marks.push(Plot.text(missing, { x, y: (d: Drawn) => clamp(d.point.high ?? d.point.mean ?? range.high), dx: dx + 1, dy: -9, text: () => "?", fill: stroke,
-    fontWeight: "bold", title: (d: Drawn) => `${d.point.missing.length} missing` }));
+  for (const measured of [true, false]) {
+    const missing = drawn.filter((d) => d.point.missing.length > 0 && (d.point.mean !== undefined) === measured);
+    marks.push(Plot.text(missing, { x, y: (d: Drawn) => clamp(d.point.high ?? d.point.mean ?? range.high), dx: dx + 1, dy: measured ? -9 : 8, text: () => "?",
+      fill: stroke, fontWeight: "bold", title: (d: Drawn) => `${d.point.missing.length} missing` }));
+  }
   return marks;
 }
 
@@ -228,7 +230,7 @@ export function drawLengths(data: LengthsData, options: DrawOptions): Figure {
         ],
       });
       axisTitles(svg, document, options, { width, height, marginLeft, marginRight, marginTop: 14, marginBottom: 46 },
-        data.trainLength > 0 ? "evaluation length (× training length, tokens; log scale)" : "evaluation length (tokens; log scale)",
+        width < 420 ? "evaluation length (log scale)" : data.trainLength > 0 ? "evaluation length (× training length, tokens; log scale)" : "evaluation length (tokens; log scale)",
         metricWithUnit(data.metric));
       if (direct) {
         const x = svg.scale("x"), y = svg.scale("y");

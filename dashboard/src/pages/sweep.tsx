@@ -1,5 +1,6 @@
 // One sweep: its state and what can be done to it, and tabs for its curves, numbers, claims, grid and jobs. The address holds the whole
 // view (pages/sweep_view.tsx).
+import { useEffect } from "preact/hooks";
 import { apiUrl } from "../api/client";
 import { type GetGridResponse, type Sweep, int64 } from "../api/types";
 import { SweepActions } from "../app/actions";
@@ -35,6 +36,9 @@ export function SweepPage({ parameters }: PageProps) {
   const grid = useLive<GetGridResponse>(apiUrl(apiPath(name, "grid")));
   const [view, setView] = useUrlState(SWEEP_VIEW);
   const arms = useArms(grid.data);
+  const here = sweep.data !== undefined;
+  // On a phone the row of tabs is wider than the page.
+  useEffect(() => document.getElementById(`tab-${view.tab}`)?.scrollIntoView({ inline: "nearest", block: "nearest" }), [view.tab, here]);
   if (!sweep.data) return sweep.error ? <ErrorNotice error={sweep.error} /> : <Loading what={`Asking for ${name}`} />;
   const page = PAGES.find((one) => one.id === view.tab) ?? PAGES[0]!;
   const Tab = page.component;

@@ -32,7 +32,6 @@ export function OverviewTab({ sweep, arms, grid, view, setView }: TabProps) {
         <section class="panel">
           <h2>The sweep</h2>
           <dl class="facts">
-            {sweep.description && <><dt>About</dt><dd>{sweep.description}</dd></>}
             <dt>Arms × seeds</dt><dd>{sweep.arms} × {sweep.seeds}</dd>
             <dt>Cells</dt><dd>{countsText(cells.counts) || "none"} <a href="?tab=grid">grid</a></dd>
             {phases && <><dt>Phase</dt><dd>{phaseText(sweep.phase)}</dd></>}

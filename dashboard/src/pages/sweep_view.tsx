@@ -1,7 +1,7 @@
 // What the tabs of a sweep's page share: the view that its address holds, the arms with their looks, the filters, and what is said
 // where nothing is measured.
 import type { ComponentChildren } from "preact";
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { apiUrl } from "../api/client";
 import type { ConfidenceRow, GetGridResponse, GetTableResponse, ListJobsResponse, Sweep } from "../api/types";
 import { progressOf } from "../app/format";
@@ -66,23 +66,32 @@ export function Swatch({ arm }: { arm: Arm }) {
   }} />;
 }
 
+const MOST_PICKS = 300;
+
 export function ArmPicker({ arms, view, setView }: { arms: readonly Arm[]; view: SweepView; setView: SetSweepView }) {
+  const [open, setOpen] = useState(false);
+  const [find, setFind] = useState("");
   const chosen = chosenArms(arms, view.arms);
   const isDefault = view.arms.length === 0;
   const set = (labels: string[]) => setView({ arms: labels }, { replace: true });
   const summary = isDefault && arms.length > chosen.length
     ? `Arms: ${chosen.length} of ${arms.length} are shown (the baseline and the first ${chosen.length - 1}); choose others here`
     : `Arms: ${chosen.length === arms.length ? `all ${arms.length}` : `${chosen.length} of ${arms.length}`} are shown`;
+  const sought = find.trim().toLowerCase();
+  const found = sought ? arms.filter((arm) => armName(arm).toLowerCase().includes(sought)) : arms;
   return (
-    <details class="arm-picker">
+    <details class="arm-picker" onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>{summary}</summary>
+      {open && <>
       <div class="tools" style="margin-top: 6px">
         <button type="button" onClick={() => set([])}>The baseline and the first {DEFAULT_ARMS - 1}</button>
         <button type="button" onClick={() => set(["*"])}>All {arms.length}</button>
         <button type="button" onClick={() => set(arms.filter((arm) => arm.baseline).map((arm) => arm.label))}>Only the baseline</button>
+        {arms.length > 20 && <label>Find <input type="search" value={find} onInput={(event) => setFind(event.currentTarget.value)} /></label>}
+        {sought && found.length > 0 && <button type="button" onClick={() => set([...new Set([...chosen, ...found].map((arm) => arm.label))])}>Add the {found.length} found</button>}
       </div>
       <div class="picks">
-        {arms.map((arm) => {
+        {found.slice(0, MOST_PICKS).map((arm) => {
           const on = chosen.includes(arm);
           return (
             <label key={arm.key} title={armName(arm)}>
@@ -93,6 +102,8 @@ export function ArmPicker({ arms, view, setView }: { arms: readonly Arm[]; view:
           );
         })}
       </div>
+      {found.length > MOST_PICKS && <p class="muted">{found.length - MOST_PICKS} more arms: find them by a part of their names.</p>}
+      </>}
     </details>
   );
 }
