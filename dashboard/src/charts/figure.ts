@@ -166,6 +166,8 @@ export function compose(parts: FigureParts, options: DrawOptions): Figure {
 export function plot(options: Plot.PlotOptions): SVGSVGElement & { scale: Plot.Plot["scale"] } {
   const made = Plot.plot({ ...options, figure: false } as Plot.PlotOptions) as unknown as SVGSVGElement & Plot.Plot;
   made.querySelectorAll("style").forEach((style) => style.remove());
+  // Plot names groups by their marks ("rule"): no reader of a screen is helped by it, and groups may not have names.
+  made.querySelectorAll("[aria-label]").forEach((part) => part.removeAttribute("aria-label"));
   made.removeAttribute("class");
   made.removeAttribute("font-family");
   made.setAttribute("overflow", "visible");

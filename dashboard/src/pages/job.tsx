@@ -68,7 +68,7 @@ export function JobPage({ parameters }: PageProps) {
       <section class="panel" aria-labelledby="events-title">
         <h2 id="events-title">Events</h2>
         {logs.error && !logs.data ? <ErrorNotice error={logs.error} /> : !logs.data ? <Loading /> : logs.data.events.length === 0 ? <p class="muted">None.</p> : (
-          <Scroll label="Events">
+          <Scroll label="Table of events">
             <table class="fit">
               <thead><tr><th scope="col">When</th><th scope="col">What</th></tr></thead>
               <tbody>{logs.data.events.map((event, i) => <tr key={i}><td><Time us={event.at_us} /></td><td>{event.text}</td></tr>)}</tbody>
@@ -185,7 +185,7 @@ function ConfigurationPanel({ job }: { job: Job }) {
   return (
     <section class="panel" aria-labelledby="configuration-title">
       <h2 id="configuration-title">Configuration</h2>
-      <Scroll label="Configuration">
+      <Scroll label="Table of configuration">
         <table class="fit">
           <thead><tr><th scope="col">Axis</th><th scope="col">Value</th><th scope="col"><span class="visually-hidden">Whence</span></th></tr></thead>
           <tbody>
@@ -238,7 +238,7 @@ function AttemptsPanel({ attempts, stage }: { attempts: Attempt[]; stage: boolea
     <section class="panel" aria-labelledby="attempts-title">
       <h2 id="attempts-title">Attempts</h2>
       {attempts.length === 0 ? <p class="muted">None yet: no worker has taken it.</p> : (
-        <Scroll label="Attempts">
+        <Scroll label="Table of attempts">
           <table class="fit">
             <thead>
               <tr>

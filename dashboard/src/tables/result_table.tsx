@@ -91,7 +91,9 @@ export function ResultTable<R extends Row>({ sheet, order, onOrder, jobsHref, ba
           <caption class="visually-hidden">{sheet.title}</caption>
           <thead>
             {hasGroups(sheet) && (
-              <tr>{spans(sheet.columns).map((span) => <th key={span.begin} scope="colgroup" colSpan={span.end - span.begin} class={span.group ? "group" : undefined}>{span.group}</th>)}</tr>
+              <tr>{spans(sheet.columns).map((span) => span.group
+                ? <th key={span.begin} scope="colgroup" colSpan={span.end - span.begin} class="group">{span.group}</th>
+                : <td key={span.begin} colSpan={span.end - span.begin} />)}</tr>
             )}
             <tr>{sheet.columns.map((column, i) => sortable(column.title, i, column.right ?? false))}</tr>
           </thead>
