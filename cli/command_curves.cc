@@ -23,7 +23,7 @@ absl::StatusOr<int> RunSweepGrid(const Invocation& invocation) {
   return kExitDone;
 }
 
-absl::StatusOr<int> RunCurves(const Invocation& invocation) {
+absl::StatusOr<int> RunTrainingCurves(const Invocation& invocation) {
   v1::GetCurvesRequest request;
   request.set_sweep(invocation.arguments[0]);
   ABLATE_ASSIGN_OR_RETURN(const double level, LevelFlag(invocation));

@@ -351,7 +351,7 @@ const std::vector<Command>& Commands() {
        "Metrics: train_loss (unless --metric names others), gradient_norm, learning_rate.",
        "ablate curves quickstart --mean -o csv",
        {"--metric", "--arm", "--mean", "--level", "--max-points", "--server", "--data-dir", "--output", "--timeout"},
-       &RunCurves},
+       &RunTrainingCurves},
       {"compare",
        "SWEEP",
        1,

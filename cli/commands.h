@@ -43,7 +43,7 @@ absl::StatusOr<int> RunTokenList(const Invocation& invocation);
 absl::StatusOr<int> RunTokenRevoke(const Invocation& invocation);
 absl::StatusOr<int> RunTable(const Invocation& invocation);
 absl::StatusOr<int> RunCompare(const Invocation& invocation);
-absl::StatusOr<int> RunCurves(const Invocation& invocation);
+absl::StatusOr<int> RunTrainingCurves(const Invocation& invocation);
 absl::StatusOr<int> RunClaims(const Invocation& invocation);
 absl::StatusOr<int> RunEffects(const Invocation& invocation);
 absl::StatusOr<int> RunSpread(const Invocation& invocation);

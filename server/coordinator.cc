@@ -93,6 +93,10 @@ CoordinatorImpl::Change CoordinatorImpl::Enqueue(Effects effects, const std::str
   change.sequence = ++sequence_;
   change.request_id = request_id;
   Announce(effects);
+  for (const JobRecord& record : effects.created) NoteMeasured(record.row, false);
+  for (const JobRecord& record : effects.changed) {
+    if (record.state == v1::SUCCEEDED) NoteMeasured(record.row, false);
+  }
   const int64_t wall_us = options_.clock->WallMicros();
   change.ticket =
       store_->Enqueue([this, epoch = change.epoch, wall_us, effects = std::move(effects), before = std::move(before),
@@ -120,6 +124,15 @@ void CoordinatorImpl::Announce(const Effects& effects) {
   if (!work && effects.workers.empty()) return;
   ++work_version_;
   work_changed_.NotifyAll();
+}
+
+void CoordinatorImpl::NoteMeasured(JobRow row, bool curves_alone) {
+  // A sweep that kept the failed job of this key shows what its successor measured.
+  for (; row != 0; row = scheduler_->job(row).record.retry_of) {
+    for (SweepRow sweep : scheduler_->job(row).sweeps) {
+      ++(curves_alone ? measured_[sweep].points : measured_[sweep].results);
+    }
+  }
 }
 
 absl::Status CoordinatorImpl::Finish(const Change& change) {

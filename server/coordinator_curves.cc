@@ -59,7 +59,7 @@ absl::StatusOr<int> PointsOfACurve(int asked, int64_t curves) {
 
 }  // namespace
 
-absl::StatusOr<v1::GetCurvesResponse> CoordinatorImpl::GetCurves(const v1::GetCurvesRequest& request) {
+absl::StatusOr<v1::GetCurvesResponse> CoordinatorImpl::ComputeCurves(const v1::GetCurvesRequest& request) {
   SweepRow row = 0;
   std::optional<Change> last;
   {
@@ -173,6 +173,10 @@ absl::StatusOr<v1::GetCurvesResponse> CoordinatorImpl::GetCurves(const v1::GetCu
                                    "and every value that is not finite; means are of all points"));
   }
   return response;
+}
+
+absl::StatusOr<v1::GetCurvesResponse> CoordinatorImpl::GetCurves(const v1::GetCurvesRequest& request) {
+  return Kept("GetCurves", request, true, &CoordinatorImpl::ComputeCurves);
 }
 
 }  // namespace ablate

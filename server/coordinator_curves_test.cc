@@ -455,6 +455,96 @@ TEST_F(CurvesFixture, WithoutChangesThereAreSignsOfLife) {
   }
 }
 
+// Answers are kept from question to question: whoever asks at every step gets what one gets who asks for the first time.
+TEST_F(CurvesFixture, KeptAnswersAreNeverOld) {
+  const auto ask = [](Coordinator& coordinator) {
+    std::string all;
+    for (const char* sweep : {"s", "t"}) {
+      const auto add = [&](const auto& answer) {
+        EXPECT_TRUE(answer.ok()) << answer.status();
+        if (answer.ok()) absl::StrAppend(&all, answer->SerializeAsString(), "\n");
+      };
+      v1::GetTableRequest table;
+      table.set_sweep(sweep);
+      add(coordinator.GetTable(table));
+      v1::CompareArmsRequest comparison;
+      comparison.set_sweep(sweep);
+      add(coordinator.CompareArms(comparison));
+      v1::GetSpreadRequest spread;
+      spread.set_sweep(sweep);
+      add(coordinator.GetSpread(spread));
+      v1::GetCurvesRequest curves;
+      curves.set_sweep(sweep);
+      add(coordinator.GetCurves(curves));
+      v1::GetGridRequest grid;
+      grid.set_sweep(sweep);
+      add(coordinator.GetGrid(grid));
+    }
+    return all;
+  };
+  std::set<std::string> answers;
+  const auto check = [&] {
+    CoordinatorOptions options;
+    options.data_dir = dir_->path();
+    const auto fresh = Coordinator::OpenReadOnly(options, {});
+    ASSERT_TRUE(fresh.ok()) << fresh.status();
+    const std::string kept = ask(*coordinator_);
+    EXPECT_EQ(kept, ask(**fresh)) << "after " << answers.size() << " different answers";
+    EXPECT_EQ(ask(*coordinator_), kept);
+    answers.insert(kept);
+  };
+  // Two sweeps that share everything, and one training that fails for both.
+  std::string other = kPlain;
+  Replace(&other, "name: s", "name: t");
+  ASSERT_TRUE(Submit(kPlain).ok());
+  ASSERT_TRUE(Submit(other).ok());
+  check();
+  worker_ = FakeWorker("w", 2);
+  worker_.loss_targets = &Loss;
+  bool failed = false;
+  for (bool more = true; more;) {
+    const auto response = worker_.Sync(*coordinator_);
+    ASSERT_TRUE(response.ok());
+    more = !response->desired().empty();
+    for (const v1::Assignment& assignment : response->desired()) {
+      v1::AttemptReport& report = worker_.Succeed(assignment);
+      if (!assignment.task().has_stage()) continue;
+      AddPoints(assignment.task().stage(), 100, &report);
+      if (!failed) worker_.Fail(assignment, v1::INVALID_CONFIG).clear_result();
+      failed = true;
+    }
+    check();
+  }
+  // Only the second makes it again: the first shows it all the same, as its key is measured now.
+  v1::RetrySweepRequest retry;
+  retry.set_sweep("t");
+  ASSERT_TRUE(coordinator_->RetrySweep(retry).ok());
+  check();
+  const size_t before = answers.size();
+  for (bool more = true; more;) {
+    const auto response = worker_.Sync(*coordinator_);
+    ASSERT_TRUE(response.ok());
+    more = !response->desired().empty();
+    for (const v1::Assignment& assignment : response->desired()) {
+      // Half of its curve first, without a change of state.
+      if (assignment.task().has_stage()) {
+        v1::AttemptReport& report = worker_.Report(assignment, v1::AttemptReport::RUNNING);
+        AddPoints(assignment.task().stage(), 50, &report);
+        ASSERT_TRUE(worker_.Sync(*coordinator_).ok());
+        worker_.Clear();
+        check();
+      }
+      worker_.Succeed(assignment);
+    }
+    check();
+  }
+  EXPECT_GE(answers.size(), before + 3);
+  v1::CancelSweepRequest cancel;
+  cancel.set_sweep("s");
+  ASSERT_TRUE(coordinator_->CancelSweep(cancel).ok());
+  check();
+}
+
 TEST_F(CurvesFixture, AReadOnlyCoordinatorAnswersTheSame) {
   ASSERT_TRUE(Submit(kPlain).ok());
   RunWithPoints();

@@ -27,6 +27,7 @@
 #include "base/mutex.h"
 #include "experiments/claims/progress.h"
 #include "experiments/plan.h"
+#include "server/answer_cache.h"
 #include "server/coordinator.h"
 #include "server/scheduler/scheduler.h"
 #include "server/store/claims.h"
@@ -113,6 +114,8 @@ class CoordinatorImpl final : public Coordinator {
   void CheckStall() ABLATE_REQUIRES(mutex_);
   void StillHere() ABLATE_REQUIRES(mutex_);
   void Announce(const Effects& effects) ABLATE_REQUIRES(mutex_);
+  // Something that was measured for the job's key, or the job itself, is new: in each sweep that shows it.
+  void NoteMeasured(JobRow job, bool curves_alone) ABLATE_REQUIRES(mutex_);
 
   // The stored or in-flight answer to this request, if it came before. InvalidArgument: the id was used for another
   // method.
@@ -211,6 +214,19 @@ class CoordinatorImpl final : public Coordinator {
     StoredClaims stored;
   };
   absl::StatusOr<LoadedTable> LoadTable(const std::string& sweep) ABLATE_EXCLUDES(mutex_);
+  // The answer that is kept, where neither the plans nor what was measured for this sweep has changed since (with `curves`:
+  // nor a point of a curve); else `compute`'s, kept from now on.
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Kept(const char* method, const Request& request, bool curves,
+                                absl::StatusOr<Response> (CoordinatorImpl::*compute)(const Request&))
+      ABLATE_EXCLUDES(mutex_);
+  absl::StatusOr<v1::GetTableResponse> ComputeTable(const v1::GetTableRequest& request);
+  absl::StatusOr<v1::CompareArmsResponse> ComputeComparison(const v1::CompareArmsRequest& request);
+  absl::StatusOr<v1::GetEffectsResponse> ComputeEffects(const v1::GetEffectsRequest& request);
+  absl::StatusOr<v1::GetSpreadResponse> ComputeSpread(const v1::GetSpreadRequest& request);
+
+  // ---- coordinator_curves.cc ----
+  absl::StatusOr<v1::GetCurvesResponse> ComputeCurves(const v1::GetCurvesRequest& request);
 
   // ---- coordinator_grid.cc ----
   // What a sweep's points consist of, and the jobs that stand for it.
@@ -263,15 +279,47 @@ class CoordinatorImpl final : public Coordinator {
   // Grows with everything that may change who asks for what: submissions, extensions, retries, cancellations,
   // decisions.
   int64_t plans_version_ ABLATE_GUARDED_BY(mutex_) = 0;
+  // What tables and curves of a sweep rest on, beside the plans: grows with every result, and with every point.
+  struct MeasuredVersion {
+    int64_t results = 0, points = 0;
+  };
+  std::unordered_map<SweepRow, MeasuredVersion> measured_ ABLATE_GUARDED_BY(mutex_);
   std::map<SweepRow, std::shared_ptr<const Points>> points_ ABLATE_GUARDED_BY(mutex_);  // of few sweeps: see LoadPoints
   // Scheduler::Sweep::version for which there was nothing to decide.
   std::map<SweepRow, int64_t> decided_version_ ABLATE_GUARDED_BY(mutex_);
   // When a hash was last named by a report that was accepted: a collection from before must not delete it.
   std::unordered_map<std::string, int64_t> named_at_ ABLATE_GUARDED_BY(mutex_);
 
+  AnswerCache answers_{size_t{64} << 20};
+
   Mutex tasks_mutex_;
   std::map<std::pair<JobRow, int64_t>, v1::Task> tasks_ ABLATE_GUARDED_BY(tasks_mutex_);  // of granted attempts
 };
+
+template <typename Request, typename Response>
+absl::StatusOr<Response> CoordinatorImpl::Kept(const char* method, const Request& request, bool curves,
+                                               absl::StatusOr<Response> (CoordinatorImpl::*compute)(const Request&)) {
+  std::string question;
+  AnswerCache::Version version;
+  std::optional<Change> last;
+  {
+    MutexLock lock(&mutex_);
+    ABLATE_ASSIGN_OR_RETURN(const SweepRow row, FindSweepRow(request.sweep()));
+    question = absl::StrCat(method, " ", row, " ");
+    // What is read later is at least as new.
+    version = {plans_version_, measured_[row].results + (curves ? measured_[row].points : 0)};
+    last = last_change_;
+  }
+  ABLATE_RETURN_IF_ERROR(Settle(last));
+  Request without_name = request;
+  without_name.clear_sweep();
+  question += without_name.SerializeAsString();
+  Response response;
+  if (const auto kept = answers_.Find(question, version); kept != nullptr && response.ParseFromString(*kept)) return response;
+  ABLATE_ASSIGN_OR_RETURN(response, (this->*compute)(request));
+  answers_.Put(question, version, response.SerializeAsString());
+  return response;
+}
 
 template <typename Response>
 absl::StatusOr<std::optional<Response>> CoordinatorImpl::Repeated(const std::string& request_id, const char* method) {

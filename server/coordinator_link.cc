@@ -35,6 +35,7 @@ absl::StatusOr<CoordinatorImpl::LinkChange> CoordinatorImpl::Decide(const v1::Sy
     const v1::AttemptReport& report = request.attempts(index);
     if (!result && !HasNews(report)) return;
     const JobRecord& record = scheduler_->FindJob(report.job_id())->record;
+    if (report.points_size() > 0) NoteMeasured(record.row, /*curves_alone=*/true);
     reports->push_back({{record.row, record.kind, record.key}, report, result, record.verify_of != 0});
     for (const v1::CheckpointRef* ref : {&report.checkpoint(), &report.result().end_state()}) {
       for (const std::string* sha256 : {&ref->weights().sha256(), &ref->optimizer().sha256()}) {

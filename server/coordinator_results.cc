@@ -196,7 +196,7 @@ absl::StatusOr<CoordinatorImpl::LoadedTable> CoordinatorImpl::LoadTable(const st
   return loaded;
 }
 
-absl::StatusOr<v1::GetTableResponse> CoordinatorImpl::GetTable(const v1::GetTableRequest& request) {
+absl::StatusOr<v1::GetTableResponse> CoordinatorImpl::ComputeTable(const v1::GetTableRequest& request) {
   ABLATE_ASSIGN_OR_RETURN(const LoadedTable loaded, LoadTable(request.sweep()));
   const StoredTable& table = loaded.table;
   ABLATE_ASSIGN_OR_RETURN(const std::vector<std::string> metrics, MetricsToShow(table, request.metrics()));
@@ -235,7 +235,7 @@ absl::StatusOr<v1::GetTableResponse> CoordinatorImpl::GetTable(const v1::GetTabl
   return response;
 }
 
-absl::StatusOr<v1::CompareArmsResponse> CoordinatorImpl::CompareArms(const v1::CompareArmsRequest& request) {
+absl::StatusOr<v1::CompareArmsResponse> CoordinatorImpl::ComputeComparison(const v1::CompareArmsRequest& request) {
   ABLATE_ASSIGN_OR_RETURN(const LoadedTable loaded, LoadTable(request.sweep()));
   const StoredTable& table = loaded.table;
   ABLATE_ASSIGN_OR_RETURN(const std::vector<std::string> metrics, MetricsToShow(table, request.metrics()));
@@ -278,7 +278,7 @@ absl::StatusOr<v1::CompareArmsResponse> CoordinatorImpl::CompareArms(const v1::C
   return response;
 }
 
-absl::StatusOr<v1::GetEffectsResponse> CoordinatorImpl::GetEffects(const v1::GetEffectsRequest& request) {
+absl::StatusOr<v1::GetEffectsResponse> CoordinatorImpl::ComputeEffects(const v1::GetEffectsRequest& request) {
   ABLATE_ASSIGN_OR_RETURN(const std::shared_ptr<Loaded> loaded, LoadSweep(request.sweep()));
   ABLATE_ASSIGN_OR_RETURN(const std::vector<std::string> metrics, MetricsToShow(loaded->table, request.metrics()));
   // Most sweeps are no factorial, and a report asks of every sweep.
@@ -294,7 +294,7 @@ absl::StatusOr<v1::GetEffectsResponse> CoordinatorImpl::GetEffects(const v1::Get
   return response;
 }
 
-absl::StatusOr<v1::GetSpreadResponse> CoordinatorImpl::GetSpread(const v1::GetSpreadRequest& request) {
+absl::StatusOr<v1::GetSpreadResponse> CoordinatorImpl::ComputeSpread(const v1::GetSpreadRequest& request) {
   ABLATE_ASSIGN_OR_RETURN(const LoadedTable loaded, LoadTable(request.sweep()));
   const StoredTable& table = loaded.table;
   ABLATE_ASSIGN_OR_RETURN(const Standings standings, StandingsOf(table, loaded.file, loaded.stored));
@@ -329,6 +329,22 @@ absl::StatusOr<v1::GetSpreadResponse> CoordinatorImpl::GetSpread(const v1::GetSp
     *response.add_rows() = std::move(made);
   }
   return response;
+}
+
+absl::StatusOr<v1::GetTableResponse> CoordinatorImpl::GetTable(const v1::GetTableRequest& request) {
+  return Kept("GetTable", request, false, &CoordinatorImpl::ComputeTable);
+}
+
+absl::StatusOr<v1::CompareArmsResponse> CoordinatorImpl::CompareArms(const v1::CompareArmsRequest& request) {
+  return Kept("CompareArms", request, false, &CoordinatorImpl::ComputeComparison);
+}
+
+absl::StatusOr<v1::GetEffectsResponse> CoordinatorImpl::GetEffects(const v1::GetEffectsRequest& request) {
+  return Kept("GetEffects", request, false, &CoordinatorImpl::ComputeEffects);
+}
+
+absl::StatusOr<v1::GetSpreadResponse> CoordinatorImpl::GetSpread(const v1::GetSpreadRequest& request) {
+  return Kept("GetSpread", request, false, &CoordinatorImpl::ComputeSpread);
 }
 
 absl::Status CoordinatorImpl::Query(const v1::QueryRequest& request,
