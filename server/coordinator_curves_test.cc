@@ -539,10 +539,6 @@ TEST_F(CurvesFixture, KeptAnswersAreNeverOld) {
     check();
   }
   EXPECT_GE(answers.size(), before + 3);
-  v1::CancelSweepRequest cancel;
-  cancel.set_sweep("s");
-  ASSERT_TRUE(coordinator_->CancelSweep(cancel).ok());
-  check();
 }
 
 TEST_F(CurvesFixture, AReadOnlyCoordinatorAnswersTheSame) {

@@ -139,6 +139,21 @@ TEST_F(SealTest, NothingIsInAnyAnswer) {
   ASSERT_TRUE(spreads.ok()) << spreads.status();
   for (const v1::SpreadRow& row : spreads->rows()) EXPECT_NE(row.split(), "confirmation");
 
+  v1::GetCurvesRequest curves;
+  curves.set_sweep("sealed");
+  const auto trained = coordinator_->GetCurves(curves);
+  ASSERT_TRUE(trained.ok()) << trained.status();
+  for (const v1::Curve& curve : trained->curves()) EXPECT_LT(curve.seed(), kFirstSecretSeed);
+  v1::GetGridRequest grid;
+  grid.set_sweep("sealed");
+  const auto cells = coordinator_->GetGrid(grid);
+  ASSERT_TRUE(cells.ok()) << cells.status();
+  for (const v1::GetGridResponse::Cell& cell : cells->cells()) {
+    EXPECT_EQ(cell.sealed(), cell.seed() >= kFirstSecretSeed);
+    if (!cell.sealed()) continue;
+    EXPECT_TRUE(cell.jobs_done() == 0 && cell.step() == 0 && cell.job_id().empty() && !cell.diverged());
+  }
+
   int sealed = 0;
   for (const v1::Job& job : Jobs("sealed")) {
     if (!job.sealed()) continue;

@@ -56,6 +56,27 @@ class Sweeps(ClusterTest):
                                    capture_output=True, text=True, check=True)
             self.assertGreater(len(shell.stdout.splitlines()), 6)
 
+        # How far each arm and seed is, and the curves: exactly what is stored.
+        grid = cluster.json("sweep", "grid", "small")
+        self.assertEqual([(c["seed"], c["state"], c["jobs_done"], c["jobs"]) for c in grid],
+                         [(seed, "SUCCEEDED", 4, 4) for _ in range(2) for seed in range(3)])
+        self.assertIn("done", cluster.ablate("sweep", "grid", "small").stdout)
+        stored = {row[:3]: row[3] for row in cluster.sql(
+            "SELECT json_extract(a.json, '$.\"attention.variant\"'), p.seed, c.step, c.value FROM curves c JOIN points p ON p.stage = c.stage"
+            " JOIN arms a ON a.arm = p.arm WHERE c.metric = 'train_loss'")}
+        curves = cluster.json("curves", "small")
+        self.assertEqual({(c["arm"]["attention.variant"], c["seed"], c["step"]): c["value"] for c in curves}, stored)
+        means = cluster.json("curves", "small", "--mean", "--arm", "attention.variant=softmax")
+        for row in means:
+            values = [c["value"] for c in curves if c["arm"] == row["arm"] and c["step"] == row["step"]]
+            self.assertEqual((row["n"], row["seeds"], row["arm"]["attention.variant"]), (3, [0, 1, 2], "softmax"))
+            self.assertAlmostEqual(row["mean"], sum(values) / 3, places=12)
+            self.assertTrue(row["low"] < row["mean"] < row["high"])
+        self.assertEqual(len(means), len({c["step"] for c in curves}))
+        for output in ("table", "csv", "markdown"):
+            self.assertIn("softmax", cluster.ablate("curves", "small", "-o", output).stdout)
+        self.assertEqual(cluster.ablate("curves", "small", "--metric", "train_los", check=False).returncode, 5)
+
         # Submitting again is the same sweep; a changed file under the same name is refused.
         self.assertEqual(first.returncode, 0)
         cluster.submit(sweep_yaml("small", seeds=3), "small")
