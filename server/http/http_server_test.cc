@@ -2,6 +2,8 @@
 // are slow, many or wrong.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 
 #include <chrono>
 #include <map>
@@ -208,7 +210,27 @@ TEST_F(HttpServerTest, ErrorsHaveTheirCodeInHttpAndInJson) {
   EXPECT_EQ(ErrorCode(Get("/api/v1/sweeps/quick/jobs?page_size=5000")), "INVALID_ARGUMENT") << "limits are asked before the coordinator";
   EXPECT_EQ(ErrorCode(Get(absl::StrCat("/api/v1/sweeps/", std::string(300, 'x')))), "INVALID_ARGUMENT");
   EXPECT_EQ(ErrorCode(Get("/api/v1/sweeps?page_sise=5")), "INVALID_ARGUMENT");
+  EXPECT_EQ(Post(absl::StrCat("/api/v1/sweeps/", std::string(7900, 'x'), "/cancel"), "{}").status, 400);
   EXPECT_EQ(coordinator_.calls, calls);
+}
+
+TEST_F(HttpServerTest, InTheClearServesThisMachineAlone) {
+  options_.address = "0.0.0.0:0";  // as "localhost" would be in a wrong /etc/hosts
+  Start();
+  EXPECT_EQ(Get("/api/v1/health").status, 200);
+  std::string elsewhere;
+  ifaddrs* list = nullptr;
+  ASSERT_EQ(::getifaddrs(&list), 0);
+  for (const ifaddrs* item = list; item != nullptr; item = item->ifa_next) {
+    if (item->ifa_addr == nullptr || item->ifa_addr->sa_family != AF_INET || (item->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    char text[64];
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(item->ifa_addr)->sin_addr, text, sizeof(text));
+    elsewhere = text;
+  }
+  ::freeifaddrs(list);
+  if (elsewhere.empty()) GTEST_SKIP() << "this machine has no address but loopback";
+  const std::string port = server_->address().substr(server_->address().rfind(':'));
+  EXPECT_EQ(TestClient(absl::StrCat(elsewhere, port)).Get("/api/v1/health").status, 0);
 }
 
 TEST_F(HttpServerTest, ChangesNeedJsonAndGetARequestId) {
@@ -329,6 +351,13 @@ TEST_F(HttpServerTest, MutualTlsLetsInOnlyWhoShowsACertificate) {
   TestClient stranger(server_->address(), true, file("strange.pem", strange->certificate_pem), file("strange.key", strange->key_pem));
   EXPECT_EQ(stranger.Get("/").status, 0);
   EXPECT_EQ(TestClient(server_->address()).Get("/").status, 0) << "no answer in the clear";
+}
+
+TEST_F(HttpServerTest, TellsEveryChange) {
+  Start();
+  TestClient client(server_->address());
+  client.Send("GET /api/v1/changes HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_TRUE(client.ReceiveUntil("event: change\ndata: {\"revision\":\"7\"}\n\n")) << client.received();
 }
 
 TEST_F(HttpServerTest, AStreamSendsEventsAndEndsWithItsToken) {

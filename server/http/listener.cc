@@ -245,6 +245,22 @@ absl::StatusOr<int> Listen(const std::string& address, int* port) {
   return fd;
 }
 
+bool IsLoopback(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) {
+    return (ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24) == 127;
+  }
+  const in6_addr& ip = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+  return address.ss_family == AF_INET6 && (IN6_IS_ADDR_LOOPBACK(&ip) || (IN6_IS_ADDR_V4MAPPED(&ip) && ip.s6_addr[12] == 127));
+}
+
+// Whether both ends are on this machine: "localhost" may be made to mean another address, and a port may be forwarded.
+bool IsFromHere(int fd) {
+  sockaddr_storage ours = {}, theirs = {};
+  socklen_t our_length = sizeof(ours), their_length = sizeof(theirs);
+  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&ours), &our_length) == 0 &&
+         ::getpeername(fd, reinterpret_cast<sockaddr*>(&theirs), &their_length) == 0 && IsLoopback(ours) && IsLoopback(theirs);
+}
+
 }  // namespace
 
 struct HttpListener::State {
@@ -334,6 +350,10 @@ void HttpListener::State::AcceptAll() {
         pollfd item = {wake, POLLIN, 0};
         ::poll(&item, 1, 50);
       }
+      continue;
+    }
+    if (tls == nullptr && !IsFromHere(accepted)) {
+      ::close(accepted);
       continue;
     }
     if (open >= options.max_connections) {

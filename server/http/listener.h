@@ -27,7 +27,8 @@ struct HttpListenerOptions {
 
 class HttpListener {
  public:
-  // Serves at once. `handler` must outlive the listener. InvalidArgument: not an address. Unavailable: cannot listen
+  // Serves at once. Without TLS, connections whose ends are not both on this machine are closed, whatever the address.
+  // `handler` must outlive the listener. InvalidArgument: not an address. Unavailable: cannot listen
   // there (says why).
   static absl::StatusOr<std::unique_ptr<HttpListener>> Start(const HttpListenerOptions& options, HttpHandler* handler);
   ~HttpListener();

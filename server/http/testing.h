@@ -32,7 +32,8 @@ class TestClient {
     sockaddr_in to = {};
     to.sin_family = AF_INET;
     to.sin_port = htons(static_cast<uint16_t>(std::atoi(address.substr(address.rfind(':') + 1).c_str())));
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    // "0.0.0.0", where a server listens everywhere, is this machine for connect().
+    ::inet_pton(AF_INET, address.substr(0, address.rfind(':')).c_str(), &to.sin_addr);
     ok_ = ::connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0;
     if (!ok_ || !tls) return;
     context_ = ::SSL_CTX_new(::TLS_client_method());

@@ -151,6 +151,7 @@ class Http(ClusterTest):
             self.box.ablate("dashboard", "--data-dir", self.box.data_dir, "--stop", check=False)
         for name in ("dashboard.pid", "dashboard.address", "server.address"):
             self.assertFalse(os.path.exists(os.path.join(self.box.data_dir, name)), name)
+        self.only_read()
         # In the foreground, until Ctrl-C.
         process = subprocess.Popen([*command, "--http", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.addCleanup(process.stdout.close)
@@ -158,6 +159,22 @@ class Http(ClusterTest):
         self.assertEqual(process.stdout.readline().strip(), self.link())
         self.assertEqual(self.get("/api/v1/me")["role"], "admin")
         process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=30), 0)
+
+    def only_read(self):
+        process = subprocess.Popen([os.path.join(BIN, "ablate-server"), "--data-dir", self.box.data_dir, "--read-only", "--listen", "127.0.0.1:0",
+                                    "--http", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(lambda: process.poll() is None and process.kill())
+        lines = [process.stdout.readline(), process.stdout.readline()]
+        link = lines[1].removeprefix("dashboard ").strip()
+        self.assertTrue(link.startswith("http://"), lines)
+        self.assertGreater(len(json.loads(request(link, "GET", "/api/v1/sweeps/small/table")[2])["rows"]), 0)
+        self.assertTrue(json.loads(request(link, "GET", "/api/v1/me")[2])["read_only"])
+        status, _, body = request(link, "POST", "/api/v1/sweeps/small/retry", "{}")
+        self.assertEqual(status, 409)
+        self.assertIn("--read-only", body.decode())
+        process.terminate()
         self.assertEqual(process.wait(timeout=30), 0)
 
     def test_beyond_loopback_tls_and_tokens(self):
