@@ -34,7 +34,7 @@ function licenses(): Plugin {
   };
 }
 
-const server = process.env.ABLATE_SERVER ?? "http://127.0.0.1:8080";
+const server = process.env.ABLATE_SERVER ?? "http://127.0.0.1:7480";
 
 export default defineConfig({
   plugins: [licenses()],
