@@ -42,8 +42,11 @@ export function GridView({ data, label }: { data: GridData; label: string }) {
   }, []);
   useEffect(() => {
     if (!wanted.current) return;
+    const { row: r, column: c } = at.current;
+    const cell = box.current?.querySelector<HTMLElement>(`[data-row="${r}"][data-column="${c}"]`);
+    if (!cell) return; // drawn next
     wanted.current = false;
-    box.current?.querySelector<HTMLElement>(`[data-row="${focus.row}"][data-column="${focus.column}"]`)?.focus({ preventScroll: true });
+    cell.focus({ preventScroll: true });
   }, [focus, view]);
 
   const rows = data.rows.length, columns = data.columns.length;
