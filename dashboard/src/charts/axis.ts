@@ -177,12 +177,15 @@ export function prepareAxis(rows: readonly ConfidenceRow[], query: AxisQuery): A
   };
 }
 
+const MOST_BARS = 60; // values of an axis; beyond, bars would be a wall: bands, and small marks
+
 export function axisCaption(data: AxisData): string[] {
   const lines = data.panels.flatMap((panel) => panel.lines);
   const points = lines.flatMap((line) => line.points.map(({ point }) => point));
   const caption = [statisticText([...points, ...lines.flatMap((line) => (line.baseline ? [line.baseline] : []))])];
   if (points.some((point) => point.mean !== undefined && point.low === undefined))
     caption.push("A mark without a bar has no interval: a single seed, or seeds without any variance");
+  if (data.scale.ticks.length > MOST_BARS) caption.push("Intervals as bands, means as small marks");
   if (data.scale.log) caption.push(`${data.axis} on a log scale`);
   if (data.scale.separator !== undefined) caption.push(`Left of the line: ${[
     data.baseline ? `the baseline ${data.baseline.label}, which has no ${data.axis} (thin dashed level lines)` : "",
@@ -241,7 +244,10 @@ export function drawAxis(data: AxisData, options: DrawOptions): Figure {
       const inner = width - marginLeft - marginRight;
       const height = Math.round(Math.min(Math.max(inner * 0.62, 220), 380));
       const toX = (at: number) => ((at - scale.domain[0]) / (scale.domain[1] - scale.domain[0])) * inner;
-      const texts = new Map(labelled(scale.ticks, toX).map((tick) => [tick.at, tick.text]));
+      const named = labelled(scale.ticks, toX);
+      const texts = new Map(named.map((tick) => [tick.at, tick.text]));
+      const dense = scale.ticks.length > MOST_BARS;
+      const shownTicks = (dense ? named : scale.ticks).map((tick) => tick.at);
       const place = (value: AxisValue) => scale.places.get(value === "none" ? value : shortest(value)) ?? NaN;
       const svg = plot({
         document, width, height, marginLeft, marginRight, marginTop, marginBottom,
@@ -250,9 +256,9 @@ export function drawAxis(data: AxisData, options: DrawOptions): Figure {
         y: { domain: [panel.range.low, panel.range.high] },
         marks: [
           Plot.gridY({ stroke: theme.grid, strokeOpacity: 1, ticks: 6 }),
-          Plot.gridX(scale.ticks.map((tick) => tick.at), { stroke: theme.grid, strokeOpacity: 1 }),
+          Plot.gridX(shownTicks, { stroke: theme.grid, strokeOpacity: 1 }),
           Plot.axisY({ label: null, color: theme.ink, ticks: 6, tickSize: 4 }),
-          Plot.axisX(scale.ticks.map((tick) => tick.at), { label: null, color: theme.ink, tickSize: 4, tickFormat: (at: number) => texts.get(at) ?? "" }),
+          Plot.axisX(shownTicks, { label: null, color: theme.ink, tickSize: 4, tickFormat: (at: number) => texts.get(at) ?? "" }),
           Plot.frame({ stroke: theme.muted, strokeWidth: 0.8 }),
           ...(scale.separator === undefined ? [] : [Plot.ruleX([scale.separator], { stroke: theme.muted, strokeWidth: 1, strokeDasharray: "1,3" })]),
           ...data.locked.filter(({ value }) => Number.isFinite(place(value))).map(({ value }) =>
@@ -266,7 +272,7 @@ export function drawAxis(data: AxisData, options: DrawOptions): Figure {
             const side = line.points.filter((point) => !on.includes(point));
             const draw = (points: typeof line.points, joined: boolean) =>
               seriesMarks(points.map(({ arm, point }) => ({ arm: dressed(arm), point })), (d) => placeOf(points, d.point, place), panel.ntk, dx, options,
-                panel.range, joined && panel.lines.length <= 2, false, joined);
+                panel.range, joined && (dense || panel.lines.length <= 2), false, joined, joined && dense);
             return [
               ...draw(on, true), ...draw(side, false),
               ...(line.baseline && data.baseline

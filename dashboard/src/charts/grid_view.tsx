@@ -97,7 +97,7 @@ export function GridView({ data, label }: { data: GridData; label: string }) {
       <div class="grid-head" role="row" aria-rowindex={1} style={{ width }}>
         <span class="grid-arm" role="columnheader" style={{ width: names }}>arm</span>
         {data.columns.map((one, i) => (
-          <span key={i} role="columnheader" class={`grid-seed${gaps.has(i) ? " gap" : ""}`} title={`seed ${one.seed}`}>
+          <span key={i} role="columnheader" class={`grid-seed${gaps.has(i) ? " gap" : ""}${one.seed.length > 3 ? " long" : ""}`} title={`seed ${one.seed}`}>
             {data.phases.some((phase) => phase.first === i) && <span class="phase">{phaseText(one.phase) || "seeds"}</span>}
             {one.seed.length > 4 ? `…${one.seed.slice(-3)}` : one.seed}
           </span>

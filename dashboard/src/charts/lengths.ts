@@ -117,7 +117,7 @@ interface Drawn { arm: Arm; point: Point }
 
 // Marks of one series at `x`; used by the chart of an axis as well.
 export function seriesMarks(drawn: readonly Drawn[], x: (d: Drawn) => number, ntk: boolean, dx: number, options: DrawOptions, range: Range,
-                            band: boolean, heavy: boolean, line = true): Plot.Markish[] {
+                            band: boolean, heavy: boolean, line = true, dense = false): Plot.Markish[] {
   const first = drawn[0];
   if (!first) return [];
   const { theme } = options;
@@ -126,12 +126,13 @@ export function seriesMarks(drawn: readonly Drawn[], x: (d: Drawn) => number, nt
   const known = drawn.filter((d) => d.point.mean !== undefined);
   const inside = known.filter((d) => (d.point.mean ?? 0) >= range.low && (d.point.mean ?? 0) <= range.high);
   const outside = known.filter((d) => !inside.includes(d));
-  const bars = known.filter((d) => d.point.low !== undefined && d.point.high !== undefined);
+  const whole = known.filter((d) => d.point.low !== undefined && d.point.high !== undefined);
+  const bars = dense ? [] : whole;
   const clamp = (value: number) => Math.min(Math.max(value, range.low), range.high);
   const attributes = (d: Drawn) => pointAttributes(d.arm, d.point, ntk);
   const title = (d: Drawn) => tooltip(d.arm, d.point);
   const marks: Plot.Markish[] = [];
-  if (band && bars.length > 1)
+  if (band && whole.length > 1)
     marks.push(Plot.areaY(drawn, { x, y1: (d: Drawn) => d.point.low ?? NaN, y2: (d: Drawn) => d.point.high ?? NaN, fill: stroke, fillOpacity: 0.12, dx,
       clip: true, ariaHidden: "true" }));
   if (line)
@@ -143,7 +144,7 @@ export function seriesMarks(drawn: readonly Drawn[], x: (d: Drawn) => number, nt
     const shown = bars.filter((d) => { const value = d.point[end] ?? NaN; return value >= range.low && value <= range.high; });
     marks.push(Plot.tickY(shown, { x: undefined, y: (d: Drawn) => d.point[end], stroke, strokeWidth: 1.2, ...caps(shown, x, dx, stroke) }));
   }
-  const dots = { x, stroke, strokeWidth: 1.4, r: heavy ? 4.2 : 3.6, dx, title };
+  const dots = { x, stroke, strokeWidth: 1.4, r: heavy ? 4.2 : dense ? 1.4 : 3.6, dx, title };
   marks.push(Plot.dot(inside, { ...dots, y: (d: Drawn) => d.point.mean, symbol: style.marker as unknown as Plot.SymbolType,
     fill: style.hollow ? theme.background : stroke, render: described(inside, attributes) }));
   for (const above of [true, false]) {
@@ -206,9 +207,9 @@ export function drawLengths(data: LengthsData, options: DrawOptions): Figure {
       const marginLeft = yTicksWidth(data.range), marginRight = direct ? labelWidth : 14;
       const height = Math.round(Math.min(Math.max((width - marginLeft - marginRight) * 0.66, 230), 400));
       const room = (width - marginLeft - marginRight) / Math.max(data.lengths.length, 1);
-      const step = Math.min(7, (room * 0.55) / Math.max(panel.series.length, 1));
+      const step = Math.min(data.lengths.length === 1 ? 60 : 7, (room * 0.55) / Math.max(panel.series.length, 1));
       const bands = panel.series.length <= MOST_BANDS;
-      const margin = Math.max(1.18, 2 ** ((step * panel.series.length) / Math.max(room, 1) / 1.4));
+      const margin = data.lengths.length === 1 ? 1.18 : Math.max(1.18, 2 ** ((step * panel.series.length) / Math.max(room, 1) / 1.4));
       const svg = plot({
         document, width, height, marginLeft, marginRight, marginTop: 14, marginBottom: 46,
         style: { background: "none", overflow: "visible", color: theme.ink, fontSize: `${FONT}px` },

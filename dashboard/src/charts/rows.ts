@@ -97,7 +97,7 @@ export function statisticText(points: readonly Point[]): string {
 // What the numbers count as. A sweep without phases has nothing to tell apart.
 export function standingText(points: readonly Point[], phases: boolean): string[] {
   if (!phases) return [];
-  const standings = [...new Set(points.map((point) => point.row.standing).filter(Boolean))].sort();
+  const standings = [...new Set(points.map((point) => point.row.standing.replace(/seen in job \S+/, "seen before, in another job")).filter(Boolean))].sort();
   if (standings.length === 0) return [];
   return standings.length === 1 ? [`Every number is ${standings[0]}`] : [`Of these numbers some are ${standings.join("; some ")}: which, the table says`];
 }

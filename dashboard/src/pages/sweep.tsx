@@ -4,7 +4,7 @@ import { useEffect } from "preact/hooks";
 import { apiUrl } from "../api/client";
 import { type GetGridResponse, type Sweep, int64 } from "../api/types";
 import { SweepActions } from "../app/actions";
-import { formatRate, plural, progressOf } from "../app/format";
+import { formatCount, formatRate, plural, progressOf } from "../app/format";
 import { useLive } from "../app/live";
 import type { PageProps } from "../app/shell";
 import { isPaused, statesOf } from "../app/sweeps";
@@ -71,7 +71,7 @@ function SweepHead({ sweep }: { sweep: Sweep }) {
           <div class="row" style="margin-top: 6px; gap: 4px 16px">
             {statesOf(sweep).map((state) => <State key={state} name={state} />)}
             {phase && <span class="tag">{phase}</span>}
-            <span class="muted">{done} of {plural(all, "job")}, {Math.floor(share * 100)} %</span>
+            <span class="muted">{formatCount(done)} of {plural(all, "job")}, {Math.floor(share * 100)} %</span>
             {running > 0 && <span class="muted">{running} running{Number(sweep.tokens_per_second) > 0 && `, ${formatRate(sweep.tokens_per_second)} tokens/s`}</span>}
             {failed > 0 && <a href="?tab=jobs&state=failed"><State name="FAILED" word={`${failed} failed`} /></a>}
             {int64(sweep.diverged) > 0 && <State name="DIVERGED" word={`${sweep.diverged} diverged`} />}
