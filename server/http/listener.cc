@@ -47,8 +47,12 @@ class RequestStream final : public httplib::Stream {
   bool body_unread() const { return body_left_ > 0; }
   HttpConnection& connection() { return connection_; }
 
-  bool is_readable() const override { return true; }
-  bool is_writable() const override { return true; }
+  // Whoever reads or writes waits there. Releases of httplib differ in which of these they have.
+  bool is_readable() const { return true; }
+  bool is_writable() const { return true; }
+  bool wait_readable() const { return true; }
+  bool wait_writable() const { return true; }
+  time_t duration() const { return 0; }
   ssize_t read(char* to, size_t size) override {
     if (head_done_ < head_.size()) {
       const size_t count = std::min(size, head_.size() - head_done_);
@@ -144,13 +148,24 @@ class Parser final : public httplib::Server {
   bool Serve(RequestStream* stream, bool last) {
     bool closed = false;
     current_connection = &stream->connection();
-    // Ranges were left out of the head; httplib must not find any.
-    const bool ok = process_request(*stream, last, closed, [](httplib::Request& request) { request.ranges.clear(); });
+    const bool ok = Process(stream, last, &closed);
     current_connection = nullptr;
     return ok && !closed;
   }
 
  private:
+  // A template, since releases differ in what it takes.
+  template <typename AnyStream>
+  bool Process(AnyStream* stream, bool last, bool* closed) {
+    // Ranges were left out of the head; httplib must not find any.
+    const auto setup = [](httplib::Request& request) { request.ranges.clear(); };
+    if constexpr (requires { process_request(*stream, last, *closed, setup); }) {
+      return process_request(*stream, last, *closed, setup);
+    } else {
+      return process_request(*stream, "", 0, "", 0, last, *closed, setup);
+    }
+  }
+
   class Sink final : public HttpStream {
    public:
     Sink(httplib::DataSink* sink, const Parser* parser) : sink_(*sink), parser_(*parser) {}
