@@ -27,7 +27,7 @@ export function Action({ method, label, title, confirm, danger, children, ready 
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError>();
   const asked = useRef(0);
-  if (!may(me.data, method)) return null;
+  if (!may(me, method)) return null;
   const close = (): void => {
     setOpen(false);
     ++asked.current;

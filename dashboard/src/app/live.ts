@@ -7,7 +7,7 @@ import { int64, type Changes } from "../api/types";
 
 export type Connection = "connecting" | "live" | "lost" | "paused";
 
-class ChangeFeed {
+export class ChangeFeed {
   connection: Connection = "connecting";
   error: ApiError | undefined;
   lastHeard = 0; // seconds; when the server spoke last
@@ -93,7 +93,7 @@ class ChangeFeed {
       }
       clearTimeout(watchdog);
       if (abort.signal.aborted && !failure) continue;
-      const refused = failure?.code === "UNAUTHENTICATED" && this.connection !== "lost";
+      const refused = failure?.code === "UNAUTHENTICATED" && this.error?.code !== "UNAUTHENTICATED";
       this.become("lost", failure);
       if (refused) this.changed(); // so that the page asks who the reader is, and for a token
       await this.sleep(wait);
@@ -147,13 +147,13 @@ function remember(url: string, entry: { value: unknown; etag: string }): void {
 }
 
 // How long after an answer the next question may go out: a slow one (a table over many jobs) is asked for less often.
-export function pauseAfter(milliseconds: number): number {
-  return Math.min(15_000, Math.max(1000, 4 * milliseconds));
+export function pauseAfter(milliseconds: number, least = 1000): number {
+  return Math.max(least, Math.min(15_000, 4 * milliseconds));
 }
 
-// `url` of apiUrl(); undefined asks nothing. `follow: false` asks once.
-export function useLive<T>(url: string | undefined, options: { follow?: boolean } = {}): Live<T> {
-  const follow = options.follow ?? true;
+// `url` of apiUrl(); undefined asks nothing. `follow: false` asks once; `pause`: milliseconds between questions, at least.
+export function useLive<T>(url: string | undefined, options: { follow?: boolean; pause?: number } = {}): Live<T> {
+  const follow = options.follow ?? true, least = options.pause ?? 1000;
   const [state, setState] = useState<{ url: string | undefined; data: T | undefined; error: ApiError | undefined }>(
     { url: undefined, data: undefined, error: undefined });
   const ask = useRef<() => void>(() => undefined);
@@ -190,7 +190,7 @@ export function useLive<T>(url: string | undefined, options: { follow?: boolean 
         setState((before) => ({ url, data: before.url === url ? before.data : undefined, error: known }));
       }
       busy = false;
-      pause = pauseAfter(performance.now() - started);
+      pause = pauseAfter(performance.now() - started, least);
       if (again || feed.version !== version) schedule();
     };
     const schedule = (): void => {
@@ -210,7 +210,7 @@ export function useLive<T>(url: string | undefined, options: { follow?: boolean 
       clearTimeout(timer);
       abort.abort();
     };
-  }, [url, follow]);
+  }, [url, follow, least]);
 
   const current = state.url === url ? state : { data: cache.get(url ?? "")?.value as T | undefined, error: undefined };
   const refresh = useCallback(() => ask.current(), []);

@@ -1,10 +1,19 @@
-// Who the reader is to the server, and what he may do. Must not know the pages.
+// Who the reader is to the server, and what he may do. Asked once for the page, by the frame. Must not know the pages.
+import { createContext } from "preact";
+import { useContext } from "preact/hooks";
 import { apiUrl } from "../api/client";
 import type { Me } from "../api/types";
 import { useLive, type Live } from "./live";
 
-export function useMe(): Live<Me> {
-  return useLive<Me>(apiUrl("/me"));
+export const MeContext = createContext<Me | undefined>(undefined);
+
+// For the frame alone; others use useMe.
+export function useAskMe(): Live<Me> {
+  return useLive<Me>(apiUrl("/me"), { pause: 5000 });
+}
+
+export function useMe(): Me | undefined {
+  return useContext(MeContext);
 }
 
 // "Sweeps/CancelSweep"

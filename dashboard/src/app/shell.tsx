@@ -10,7 +10,7 @@ import { SweepsPage } from "../pages/sweeps";
 import { WorkersPage } from "../pages/workers";
 import { formatTime } from "./format";
 import { clearCache, feed, useConnection } from "./live";
-import { useMe } from "./me";
+import { MeContext, useAskMe } from "./me";
 import { matchPath, navigate, useLocation } from "./router";
 import { Announcer, clearReports, ErrorNotice, Reports } from "./widgets";
 
@@ -34,7 +34,7 @@ const PAGES: Page[] = [
 
 export function Shell() {
   const location = useLocation();
-  const me = useMe();
+  const me = useAskMe();
   const main = useRef<HTMLElement>(null);
   const first = useRef(true);
   let found: { page: Page; parameters: Record<string, string> } | undefined;
@@ -59,7 +59,7 @@ export function Shell() {
   const locked = me.error?.code === "UNAUTHENTICATED" || (me.data?.needs_token && !me.data.role);
   const Found = found?.page.component;
   return (
-    <>
+    <MeContext.Provider value={me.data}>
       <a class="skip" href="#main">Skip to the page</a>
       <header class="top">
         <div class="top-in">
@@ -90,7 +90,7 @@ export function Shell() {
         <a href="/licenses.txt">Licences</a>
       </footer>
       <Announcer />
-    </>
+    </MeContext.Provider>
   );
 }
 

@@ -103,7 +103,7 @@ function WorkerRow({ worker, now, details }: { worker: WorkerInfo; now: number; 
 }
 
 function Slot({ id, details }: { id: string; details: boolean }) {
-  const { data } = useLive<GetJobResponse>(details ? apiUrl(`/jobs/${encodeURIComponent(id)}`) : undefined);
+  const { data } = useLive<GetJobResponse>(details ? apiUrl(`/jobs/${encodeURIComponent(id)}`) : undefined, { pause: 5000 });
   const job = data?.job;
   const stage = job?.task?.stage;
   return (
