@@ -18,7 +18,7 @@ import { metricRank, shortest } from "../tables/format";
 import { tableRecords, tableSheets } from "../tables/result_sheets";
 import { ResultTable, readOrder, writeOrder } from "../tables/result_table";
 import { jobsHref } from "./sweep_results";
-import { PRESET_LENGTHS, Swatch, apiPath, chosenArms } from "./sweep_view";
+import { Swatch, apiPath, chosenArms, trainingLength } from "./sweep_view";
 
 const VIEW = {
   sweeps: text(""),              // names, separated by commas
@@ -75,13 +75,6 @@ function useSweeps(names: readonly string[], level: number): Loaded {
     };
   }, [key]);
   return loaded;
-}
-
-export function trainingLength(job: Job | undefined): number {
-  const settings = (job?.task?.stage?.config ?? job?.task?.evaluation?.config)?.settings;
-  if (!settings) return 0;
-  const value = (axis: string) => settings.find((setting) => setting.axis === axis)?.value;
-  return Number(value("train.length")?.number ?? PRESET_LENGTHS[value("model.preset")?.text ?? "tiny"] ?? 0);
 }
 
 // What keeps numbers of two sweeps from being compared, in words.

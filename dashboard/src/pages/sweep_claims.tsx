@@ -9,7 +9,7 @@ import { ChartCard } from "../charts/card";
 import type { DrawOptions } from "../charts/figure";
 import { drawForest, prepareClaims } from "../charts/forest";
 import {
-  armLabel, armValues, claimMethodText, configurationJson, finite, lengthSpecText, pText, phaseText, shortest, significant, toDecimals, unitOf, withInterval,
+  armLabel, claimMethodText, configurationJson, finite, lengthSpecText, pText, phaseText, shortest, significant, toDecimals, unitOf, withInterval,
 } from "../tables/format";
 import { jobsHref } from "./sweep_results";
 import { NothingYet, type TabProps, apiPath } from "./sweep_view";
@@ -35,7 +35,7 @@ export function ClaimsTab({ sweep }: TabProps) {
       {data.claims.length > 0 && (
         <div class="claims">{data.claims.map((row) => <Claim key={row.claim?.name} row={row} sweep={sweep} />)}</div>
       )}
-      {data.lock && <LockPanel lock={data.lock} />}
+      {data.lock && <LockPanel lock={data.lock} sweep={sweep} />}
       {data.gate && <Gate gate={data.gate} sweep={sweep} />}
       {data.tuning.length > 0 && <Tuning tuning={data.tuning} sweep={sweep} />}
       {(data.deviations.length > 0 || data.claims.length > 0) && (
@@ -110,7 +110,7 @@ function Claim({ row, sweep }: { row: ClaimRow; sweep: Sweep }) {
   );
 }
 
-function LockPanel({ lock }: { lock: Lock }) {
+function LockPanel({ lock, sweep }: { lock: Lock; sweep: Sweep }) {
   return (
     <section class="panel" data-lock={lock.arm_json}>
       <h2>Selection</h2>
@@ -122,35 +122,47 @@ function LockPanel({ lock }: { lock: Lock }) {
           {lock.short_rule_regret !== undefined && `, regret ${significant(Number(lock.short_rule_regret), 4)}`} <span class="muted">(exploratory)</span></dd></>}
         {lock.why && <><dt>Why</dt><dd>{lock.why}</dd></>}
       </dl>
-      <Evidence json={lock.evidence_json} />
+      <Evidence json={lock.evidence_json} sweep={sweep} />
     </section>
   );
 }
 
-// What the rule saw. Its shape is the server's: a list of objects becomes a table, anything else is shown as it is.
-function Evidence({ json }: { json: string }) {
+interface Candidate { arm?: unknown; score?: number; eligible?: boolean; means?: { length: number; n: number; mean?: number }[]; n?: number;
+  diverged_seeds?: number[]; missing_seeds?: number[]; jobs?: string[] }
+interface EvidenceRead { rule?: { choose?: string; metric?: string; split?: string; seeds?: number[] }; candidates?: Candidate[] }
+
+// What the rule saw, as it was written down at the lock. What another version wrote in another shape is shown as it is.
+function Evidence({ json, sweep }: { json: string; sweep: Sweep }) {
   if (!json) return null;
-  let read: unknown;
+  let read: EvidenceRead;
   try {
-    read = JSON.parse(json);
+    read = JSON.parse(json) as EvidenceRead;
   } catch {
     return <pre>{json}</pre>;
   }
-  const listed = Array.isArray(read) ? read : Object.values((read ?? {}) as Record<string, unknown>).find(Array.isArray);
-  const rows = (listed ?? []).filter((one): one is Record<string, unknown> => typeof one === "object" && one !== null && !Array.isArray(one));
-  if (rows.length === 0) return <details><summary>What the rule saw</summary><pre>{JSON.stringify(read, null, 1)}</pre></details>;
-  const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))];
-  const cell = (value: unknown): string => typeof value === "number" ? significant(value, 6)
-    : typeof value === "string" && value.startsWith("{") && Object.keys(armValues(value)).length > 0 ? armLabel(value)
-    : value !== null && typeof value === "object" && !Array.isArray(value) ? armLabel(JSON.stringify(value))
-    : Array.isArray(value) ? value.map(cell).join(", ") : String(value ?? "");
+  const candidates = read?.candidates;
+  if (!Array.isArray(candidates)) return <details><summary>What the rule saw</summary><pre>{JSON.stringify(read, null, 1)}</pre></details>;
+  const lengths = [...new Set(candidates.flatMap((one) => (one.means ?? []).map((mean) => mean.length)))].sort((x, y) => x - y);
+  const number = (value: number | undefined) => (typeof value === "number" ? significant(value, 6) : "–");
+  const list = (seeds: number[] | undefined, word: string) => (seeds?.length ? `${word}: ${seeds.join(", ")}` : "");
   return (
     <details>
-      <summary>What the rule saw ({rows.length} candidates)</summary>
+      <summary>What the rule saw ({candidates.length} candidates)</summary>
+      {read.rule?.choose && <p class="muted">{read.rule.choose}: {read.rule.metric}, {read.rule.split}, seeds {read.rule.seeds?.join(", ")}</p>}
       <Scroll label="What the rule saw">
         <table>
-          <thead><tr>{columns.map((column) => <th key={column} scope="col">{column.replace(/_/g, " ")}</th>)}</tr></thead>
-          <tbody>{rows.map((row, i) => <tr key={i}>{columns.map((column) => <td key={column} class="nowrap">{cell(row[column])}</td>)}</tr>)}</tbody>
+          <thead><tr><th scope="col">Arm</th><th scope="col" class="number">Score</th>{lengths.map((length) => <th key={length} scope="col" class="number">Mean at {length}</th>)}
+            <th scope="col" class="number">n</th><th scope="col">Out</th><th scope="col">Jobs</th></tr></thead>
+          <tbody>{candidates.map((one, i) => (
+            <tr key={i}>
+              <td>{armLabel(JSON.stringify(one.arm ?? {}))}</td>
+              <td class="number">{number(one.score)}</td>
+              {lengths.map((length) => <td key={length} class="number">{number(one.means?.find((mean) => mean.length === length)?.mean)}</td>)}
+              <td class="number">{one.n ?? "–"}</td>
+              <td>{[one.eligible === false ? "not eligible" : "", list(one.diverged_seeds, "diverged"), list(one.missing_seeds, "missing")].filter(Boolean).join("; ") || "–"}</td>
+              <td class="nowrap">{one.jobs?.length ? <a href={jobsHref(sweep.name)(one.jobs)}>{one.jobs.length} jobs</a> : "–"}</td>
+            </tr>
+          ))}</tbody>
         </table>
       </Scroll>
     </details>

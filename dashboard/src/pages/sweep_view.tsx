@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { apiUrl } from "../api/client";
-import type { ConfidenceRow, GetGridResponse, GetTableResponse, ListJobsResponse, Sweep } from "../api/types";
+import type { ConfidenceRow, GetGridResponse, GetTableResponse, Job, ListJobsResponse, Sweep } from "../api/types";
 import { progressOf } from "../app/format";
 import { useLive } from "../app/live";
 import { sweepPath } from "../app/router";
@@ -12,7 +12,7 @@ import { ErrorNotice, Loading } from "../app/widgets";
 import { swatch } from "../charts/figure";
 import { type View, viewKey, viewText, viewsOf } from "../charts/rows";
 import { type Arm, PAGE, armName, armsOf } from "../charts/style";
-import { metricRank, shortest } from "../tables/format";
+import { PRESET_LENGTHS, metricRank, shortest } from "../tables/format";
 
 export const TABS = ["overview", "curves", "lengths", "axis", "table", "differences", "claims", "grid", "jobs"] as const;
 export type TabId = (typeof TABS)[number];
@@ -212,17 +212,17 @@ export function Filters({ view, setView, results, ntk = true, children }: {
 
 // --- the training length, for "8×" ---
 
-// As experiments/defaults.cc; permanent there.
-export const PRESET_LENGTHS: Record<string, number> = { tiny: 256, small: 256, "gpt2-45m": 1024, "gpt2-124m": 1024, "gpt2-355m": 1024 };
-
-// 0: not known, or arms differ in it.
-export function useTrainLength(sweep: Sweep, arms: readonly Arm[]): number {
-  const jobs = useLive<ListJobsResponse>(apiUrl(apiPath(sweep.name, "jobs"), { page_size: 1 }), { follow: false });
-  const job = jobs.data?.jobs[0];
-  const settings = (job?.task?.stage?.config ?? job?.task?.evaluation?.config)?.settings;
-  if (!settings || arms.some((arm) => /"(train\.length|model\.preset)"/.test(arm.json))) return 0;
-  const executor = job?.task?.stage?.executor ?? job?.task?.evaluation?.executor;
-  if (executor === "EXECUTOR_NOOP") return 0;
+// 0: not known; a test executor trains nothing.
+export function trainingLength(job: Job | undefined): number {
+  const task = job?.task?.stage ?? job?.task?.evaluation;
+  const settings = task?.config?.settings;
+  if (!settings || task.executor === "EXECUTOR_NOOP") return 0;
   const value = (axis: string) => settings.find((setting) => setting.axis === axis)?.value;
   return Number(value("train.length")?.number ?? PRESET_LENGTHS[value("model.preset")?.text ?? "tiny"] ?? 0);
+}
+
+// Of the sweep's first job; 0 too where arms differ in it.
+export function useTrainLength(sweep: Sweep, arms: readonly Arm[]): number {
+  const jobs = useLive<ListJobsResponse>(apiUrl(apiPath(sweep.name, "jobs"), { page_size: 1 }), { follow: false });
+  return arms.some((arm) => /"(train\.length|model\.preset)"/.test(arm.json)) ? 0 : trainingLength(jobs.data?.jobs[0]);
 }

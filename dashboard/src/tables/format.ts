@@ -196,10 +196,13 @@ export function metricWithUnit(metric: string): string {
   return unit ? `${metric} (${unit})` : metric;
 }
 
-// Rates show the interval of their tries as well; as experiments/metrics.cc.
-const HEADLINES = ["loss_targets", "loss", "passkey_accuracy", "mqar_accuracy", "attention_entropy", "attention_entropy_ratio",
+// train.length by model.preset, as experiments/defaults.cc; permanent there.
+export const PRESET_LENGTHS: Record<string, number> = { tiny: 256, small: 256, "gpt2-45m": 1024, "gpt2-124m": 1024, "gpt2-355m": 1024 };
+
+// As experiments/metrics.cc; a new one comes after these in lists until it is named here.
+export const HEADLINES = ["loss_targets", "loss", "passkey_accuracy", "mqar_accuracy", "attention_entropy", "attention_entropy_ratio",
   "attention_entropy_slope", "acc", "acc_norm", "rouge1", "rouge2", "rougeL"];
-const OTHERS = ["loss_per_byte", "bits_per_byte", "loss_targets_windowed", "gain"];
+export const OTHERS = ["loss_per_byte", "bits_per_byte", "loss_targets_windowed", "gain"];
 
 export function isHeadline(metric: string): boolean {
   return HEADLINES.includes(metric);
