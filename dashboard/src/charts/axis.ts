@@ -169,6 +169,11 @@ export function prepareAxis(rows: readonly ConfidenceRow[], query: AxisQuery): A
   }
   const lengths = [...seen].sort((a, b) => a - b);
   for (const panel of made) for (const line of panel.lines) line.style = orderedStyle(lengths.indexOf(line.length));
+  // Side by side, NTK off and on are compared by eye: one scale.
+  if (!query.split && made.length > 1) {
+    const range = { low: Math.min(...made.map((panel) => panel.range.low)), high: Math.max(...made.map((panel) => panel.range.high)) };
+    for (const panel of made) panel.range = range;
+  }
   const baselineDrawn = baselineApart && made.some((panel) => panel.lines.some((line) => line.baseline));
   return {
     metric: query.metric, axis: query.axis, view: query.view, panels: made, lengths, trainLength: query.trainLength, split: query.split, phases: query.phases,
@@ -183,7 +188,7 @@ export function axisCaption(data: AxisData): string[] {
   const lines = data.panels.flatMap((panel) => panel.lines);
   const points = lines.flatMap((line) => line.points.map(({ point }) => point));
   const caption = [statisticText([...points, ...lines.flatMap((line) => (line.baseline ? [line.baseline] : []))])];
-  if (points.some((point) => point.mean !== undefined && point.low === undefined))
+  if (points.some((point) => point.low !== undefined) && points.some((point) => point.mean !== undefined && point.low === undefined))
     caption.push("A mark without a bar has no interval: a single seed, or seeds without any variance");
   if (data.scale.ticks.length > MOST_BARS) caption.push("Intervals as bands, means as small marks");
   if (data.scale.log) caption.push(`${data.axis} on a log scale`);

@@ -82,6 +82,11 @@ describe("by length", () => {
     expect(thinned([128, 256, 512, 1024, 2048], 60).length).toBeLessThan(4);
     expect(thinned([128], 60)).toEqual([128]);
   });
+  it("says that one seed has no interval", () => {
+    const caption = lengthsCaption(prepareLengths([row(SOFTMAX, 128, { n: 1, low: undefined, high: undefined }), row(SOFTMAX, 256, { n: 1, low: undefined, high: undefined })], QUERY)).join(". ");
+    expect(caption).toContain("Mean over n = 1 seed; no interval");
+    expect(caption).not.toMatch(/95 %|bands/);
+  });
   it("is empty, not broken, without a row", () => {
     expect(prepareLengths([], QUERY).panels).toEqual([]);
   });

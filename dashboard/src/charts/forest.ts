@@ -69,7 +69,8 @@ export function prepareDifferences(rows: readonly ComparisonRow[], query: Differ
   const byJson = new Map(query.arms.map((arm) => [arm.json, arm]));
   const decimals = commonDecimals(shown);
   const forest: ForestRow[] = [];
-  const trouble: string[] = [];
+  const trouble = new Map<string, string[]>(); // what, and at which lengths
+  const say = (what: string, length: number) => trouble.set(what, [...(trouble.get(what) ?? []), String(length)]);
   const lengths = [...new Set(shown.map((row) => Number(row.length)))].sort((a, b) => a - b);
   const claims = new Set<string>();
   const marks = new Set(query.phases ? shown.map((row) => row.standing) : []);
@@ -86,9 +87,8 @@ export function prepareDifferences(rows: readonly ComparisonRow[], query: Differ
         p === undefined ? "no p" : `p ${pText(p)}`, ...(holm === undefined ? [] : [`Holm ${pText(holm)}`])].join(", ") +
         (marks.size > 1 && !row.standing.startsWith("confirmatory") ? " *" : "") +
         (row.diverged_seeds.length > 0 ? `, ${row.diverged_seeds.length} diverged` : "") + (row.missing_seeds.length > 0 ? `, ${row.missing_seeds.length} missing` : "");
-      const where = `${armLabel(row.arm_json)}, length ${length}`;
-      if (row.diverged_seeds.length > 0) trouble.push(`${where}: ${seeds(row.diverged_seeds)} diverged in either arm (not in the mean)`);
-      if (row.missing_seeds.length > 0) trouble.push(`${where}: ${seeds(row.missing_seeds)} missing`);
+      if (row.diverged_seeds.length > 0) say(`${armLabel(row.arm_json)}: ${seeds(row.diverged_seeds)} diverged in either arm (not in the mean)`, length);
+      if (row.missing_seeds.length > 0) say(`${armLabel(row.arm_json)}: ${seeds(row.missing_seeds)} missing`, length);
       const arm = byJson.get(row.arm_json);
       forest.push({
         label: armLabel(row.arm_json), ...(arm ? { arm } : {}), estimate, low, high, numbers,
@@ -116,7 +116,8 @@ export function prepareDifferences(rows: readonly ComparisonRow[], query: Differ
       ...(shown.some((row) => row.difference !== undefined && row.low === undefined) ? ["A mark without a line: no interval (one pair, or no variance)"] : []),
       ...(claims.size > 0 ? [`Shaded: the margin that ${[...claims].join(", ")} ${claims.size === 1 ? "declares" : "declare"}`] : []),
       ...(standings.length === 1 ? [`Every number is ${standings[0]}`] : standings.length > 1 ? [`* ${standings.filter((standing) => !standing.startsWith("confirmatory")).join("; ")}; the others are confirmatory`] : []),
-      ...firstLines(trouble, 8, "diverged and missing seeds"),
+      ...(query.ntk && shown.some((row) => !row.ntk) ? ["Where Dynamic NTK cannot act, both settings show the same measurement"] : []),
+      ...firstLines([...trouble].map(([what, at]) => what + (at.length === lengths.length ? "" : ` at ${at.length > 1 ? "lengths" : "length"} ${at.join(", ")}`)), 8, "diverged and missing seeds"),
     ],
     records: comparisonRecords(shown),
   };
@@ -217,7 +218,7 @@ export function drawForest(data: ForestData, options: DrawOptions): Figure {
   const margins = data.rows.flatMap((row) => (row.margin ? [row.margin.low, row.margin.high] : []));
   const range = padded({ low: Math.min(robust.low, 0, ...margins), high: Math.max(robust.high, 0, ...margins) }, 0.06);
   const caption = beyond > 0 ? [...data.caption, "What is beyond the axis ends at its edge with an open triangle; the numbers are whole"] : data.caption;
-  const labels = Math.min(MOST_LABEL, Math.max(60, ...data.rows.map((row) => textWidth(row.label, row.heading ? 12 : FONT) + (row.heading ? 0 : 24))));
+  const labels = Math.min(MOST_LABEL, Math.max(60, ...data.rows.map((row) => textWidth(row.label, row.heading ? 12 : FONT) + (row.heading ? 0 : 30))));
   const linesOf = (row: ForestRow) => wrapped(row.label, Math.floor((MOST_LABEL - 24) / (0.56 * FONT)));
   const tall = data.rows.some((row) => linesOf(row).length > 1);
   const numbers = Math.max(60, ...data.rows.map((row) => textWidth(row.numbers, 10) * 0.96));

@@ -77,9 +77,10 @@ export function lengthsCaption(data: LengthsData): string[] {
   const points = series.flatMap((one) => one.points);
   const arms = Math.max(0, ...data.panels.map((panel) => panel.series.length));
   const caption = [statisticText(points)];
-  if (points.some((point) => point.mean !== undefined && point.low === undefined))
+  const bars = points.some((point) => point.low !== undefined);
+  if (bars && points.some((point) => point.mean !== undefined && point.low === undefined))
     caption.push("A mark without a bar has no interval: a single seed, or seeds without any variance");
-  if (arms > 1) caption.push(`At each length the arms' marks stand side by side${arms > MOST_BANDS ? "" : "; bands join the ends of the bars"}`);
+  if (arms > 1) caption.push(`At each length the arms' marks stand side by side${arms > MOST_BANDS || !bars ? "" : "; bands join the ends of the bars"}`);
   const baselines = [...new Map(series.filter(({ arm }) => arm.baseline).map(({ arm }) => [arm.key, arm])).values()];
   if (baselines.length === 1) caption.push(`Heavy dashed line: the baseline ${baselines[0]?.label}`);
   if (baselines.length > 1) caption.push(`Heavy dashed lines: the baselines ${baselines.map((arm) => `${arm.label}${arm.sweep ? ` of ${arm.sweep}` : ""}`).join(", ")}`);

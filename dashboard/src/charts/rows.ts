@@ -91,6 +91,8 @@ export function statisticText(points: readonly Point[]): string {
   const drawn = points.filter((point) => point.mean !== undefined);
   const levels = [...new Set(drawn.map((point) => levelText(point.row.level)))].sort().join("/");
   const methods = [...new Set(drawn.filter((point) => point.row.method).map((point) => methodText(point.row.method)))].sort().join(", ");
+  if (drawn.length === 0) return "No seed has a value here";
+  if (drawn.every((point) => point.low === undefined)) return `Mean over ${seedCounts(drawn.map((point) => point.n))}; no interval, since one takes two seeds that differ`;
   return `Mean over ${seedCounts(drawn.map((point) => point.n))} with the ${levels} ${methods} over seeds`;
 }
 
