@@ -22,6 +22,7 @@
 #include "server/access/roles.h"
 #include "server/http/gzip.h"
 #include "server/http/json.h"
+#include "server/http/json_writer.h"
 #include "server/http/origin.h"
 #include "server/http/routes.h"
 #include "server/http/uri.h"
@@ -239,8 +240,7 @@ absl::StatusOr<HttpResponse> Handler::Call(const Route& route, const FoundRoute&
     message->GetReflection()->SetString(message.get(), id, IdGenerator::Random().NewId("http"));
   ABLATE_RETURN_IF_ERROR(CheckRequest(*message));
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Message> answer, route.call(&coordinator_, *message));
-  ABLATE_ASSIGN_OR_RETURN(std::string json, ToJson(answer.get()));
-  return JsonResponse(request, std::move(json));
+  return JsonResponse(request, WriteJson(*answer));
 }
 
 // Of somebody without a token only that one is needed.
@@ -295,9 +295,8 @@ absl::StatusOr<HttpResponse> Handler::Changes(const Target& target, const HttpRe
       last = std::chrono::steady_clock::now();
       return stream->Write(text);
     };
-    const auto send = [&](std::string_view name, Message* message) {
-      const absl::StatusOr<std::string> json = ToJson(message);
-      return json.ok() && CheckLive(holder).ok() && write(Event(name, *json));
+    const auto send = [&](std::string_view name, const Message& message) {
+      return CheckLive(holder).ok() && write(Event(name, WriteJson(message)));
     };
     const auto cancelled = [&] {
       if (std::chrono::steady_clock::now() - last >= kKeepAlive && !write(": still here\n\n")) return true;
@@ -306,9 +305,9 @@ absl::StatusOr<HttpResponse> Handler::Changes(const Target& target, const HttpRe
     if (!write(": here\n\n")) return;
     absl::Status status;
     if (of_sweep) {
-      status = coordinator_.WatchSweep(watch, [&](v1::Sweep sweep) { return send("sweep", &sweep); }, cancelled);
+      status = coordinator_.WatchSweep(watch, [&](const v1::Sweep& sweep) { return send("sweep", sweep); }, cancelled);
     } else {
-      status = coordinator_.WatchChanges({}, [&](v1::Changes changes) { return send("change", &changes); }, cancelled);
+      status = coordinator_.WatchChanges({}, [&](const v1::Changes& changes) { return send("change", changes); }, cancelled);
     }
     if (const absl::Status live = CheckLive(holder); !live.ok()) status = live;
     (void)write(status.ok() ? Event("end", "{}") : Event("error", ErrorJson(status.code(), ToStd(status.message()))));

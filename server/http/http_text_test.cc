@@ -6,18 +6,21 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <memory>
 #include <random>
 #include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
+#include "google/protobuf/util/json_util.h"
 #include "nlohmann/json.hpp"
 #include "proto/coordinator.pb.h"
 #include "server/access/roles.h"
 #include "server/http/gzip.h"
 #include "server/http/head.h"
 #include "server/http/json.h"
+#include "server/http/json_writer.h"
 #include "server/http/origin.h"
 #include "server/http/routes.h"
 #include "server/http/static_files.h"
@@ -171,7 +174,7 @@ TEST(Json, KeepsNumbersNamesAndText) {
   curve.add_steps(int64_t{9'007'199'254'740'993});
   curve.set_metric("a\xff\"\n");
   curve.set_phase(v1::PLAIN);
-  const nlohmann::json json = nlohmann::json::parse(*ToJson(&curve));
+  const nlohmann::json json = nlohmann::json::parse(WriteJson(curve));
   EXPECT_EQ(json["values"].dump(), R"([0.1,1e+300,"NaN","Infinity","-Infinity"])");
   EXPECT_EQ(json["steps"][0], "9007199254740993");
   EXPECT_EQ(json["metric"], "a\xEF\xBF\xBD\"\n");
@@ -181,7 +184,7 @@ TEST(Json, KeepsNumbersNamesAndText) {
 
   v1::ConfidenceRow row;
   row.set_low(std::nan(""));
-  const nlohmann::json with = nlohmann::json::parse(*ToJson(&row));
+  const nlohmann::json with = nlohmann::json::parse(WriteJson(row));
   EXPECT_EQ(with["low"], "NaN");
   EXPECT_FALSE(with.contains("mean")) << "an optional field that is absent is left out";
   EXPECT_FALSE(with.contains("lowerCamel")) << "names as in the .proto files";
@@ -198,8 +201,91 @@ TEST(Json, OfDoublesReadsBackAsTheSameBits) {
     std::memcpy(&value, &bits, sizeof(value));
     if (std::isfinite(value)) curve.add_values(value);
   }
-  const nlohmann::json json = nlohmann::json::parse(*ToJson(&curve));
+  const nlohmann::json json = nlohmann::json::parse(WriteJson(curve));
   for (int i = 0; i < curve.values_size(); ++i) ASSERT_EQ(json["values"][static_cast<size_t>(i)].get<double>(), curve.values(i));
+}
+
+// Everything that a message may hold, of the kinds that ours have.
+void FillAnyhow(google::protobuf::Message* message, std::mt19937_64* random, int depth) {
+  const auto* reflection = message->GetReflection();
+  const auto* descriptor = message->GetDescriptor();
+  const auto real = [random] {
+    static constexpr double kOdd[] = {0, -0.0, 1, 0.1, 1e-310, 1.7976931348623157e308, 123456789012345680000.0};
+    const uint64_t pick = (*random)() % 16;
+    if (pick < std::size(kOdd)) return kOdd[pick];
+    if (pick == 8) return std::nan("");
+    if (pick == 9) return -std::numeric_limits<double>::infinity();
+    return static_cast<double>(static_cast<int64_t>((*random)())) / 1e12;
+  };
+  const auto text = [random] {
+    std::string letters;
+    for (uint64_t i = (*random)() % 12; i > 0; --i) letters += "ab\"\\/<\n\t\x01\x7f "[(*random)() % 12];
+    return letters + "é\U0001F600\u2028";
+  };
+  for (int i = 0; i < descriptor->field_count(); ++i) {
+    const auto* field = descriptor->field(i);
+    const bool list = field->is_repeated();
+    for (uint64_t n = (*random)() % (list ? 4 : 2); n > 0; --n) {
+      switch (field->cpp_type()) {
+        case google::protobuf::FieldDescriptor::CPPTYPE_STRING:
+          list ? reflection->AddString(message, field, text()) : reflection->SetString(message, field, text());
+          break;
+        case google::protobuf::FieldDescriptor::CPPTYPE_DOUBLE:
+          list ? reflection->AddDouble(message, field, real()) : reflection->SetDouble(message, field, real());
+          break;
+        case google::protobuf::FieldDescriptor::CPPTYPE_INT32: {
+          const auto value = static_cast<int32_t>((*random)());
+          list ? reflection->AddInt32(message, field, value) : reflection->SetInt32(message, field, value);
+          break;
+        }
+        case google::protobuf::FieldDescriptor::CPPTYPE_INT64: {
+          const auto value = static_cast<int64_t>((*random)());
+          list ? reflection->AddInt64(message, field, value) : reflection->SetInt64(message, field, value);
+          break;
+        }
+        case google::protobuf::FieldDescriptor::CPPTYPE_BOOL:
+          list ? reflection->AddBool(message, field, true) : reflection->SetBool(message, field, true);
+          break;
+        case google::protobuf::FieldDescriptor::CPPTYPE_ENUM: {
+          const auto* value = field->enum_type()->value(static_cast<int>((*random)() % static_cast<uint64_t>(field->enum_type()->value_count())));
+          list ? reflection->AddEnum(message, field, value) : reflection->SetEnum(message, field, value);
+          break;
+        }
+        case google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE:
+          if (depth < 6 && !field->is_map())
+            FillAnyhow(list ? reflection->AddMessage(message, field) : reflection->MutableMessage(message, field), random, depth + 1);
+          break;
+        default:
+          ADD_FAILURE() << field->full_name() << " is of a kind that this test does not know";
+      }
+    }
+  }
+}
+
+TEST(Json, IsProtobufsOwn) {
+  std::mt19937_64 random(5);
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  std::set<std::string> kinds;
+  for (const char* name : {"Sweeps", "Jobs", "Results", "Workers"}) {
+    const auto* service = google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(absl::StrCat("ablate.v1.", name));
+    for (int i = 0; i < service->method_count(); ++i) {
+      for (const auto* type : {service->method(i)->input_type(), service->method(i)->output_type()}) {
+        if (!kinds.insert(type->full_name()).second) continue;
+        for (int round = 0; round < 8; ++round) {
+          const std::unique_ptr<google::protobuf::Message> message(
+              google::protobuf::MessageFactory::generated_factory()->GetPrototype(type)->New());
+          if (round > 0) FillAnyhow(message.get(), &random, 0);
+          std::string theirs;
+          ASSERT_TRUE(google::protobuf::util::MessageToJsonString(*message, &theirs, options).ok());
+          const std::string ours = WriteJson(*message);
+          ASSERT_EQ(nlohmann::json::parse(ours), nlohmann::json::parse(theirs)) << ours << "\n" << theirs;
+        }
+      }
+    }
+  }
+  EXPECT_GT(kinds.size(), 40u);
 }
 
 TEST(Json, OfErrorsIsTextWhateverTheMessage) {

@@ -19,34 +19,6 @@ using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// protobuf's converter drops what is no UTF-8, and logs.
-void MakeText(Message* message) {
-  const auto* reflection = message->GetReflection();
-  std::vector<const FieldDescriptor*> fields;
-  reflection->ListFields(*message, &fields);
-  for (const FieldDescriptor* field : fields) {
-    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-      if (!field->is_repeated()) {
-        MakeText(reflection->MutableMessage(message, field));
-      } else {
-        for (int i = 0; i < reflection->FieldSize(*message, field); ++i)
-          MakeText(reflection->MutableRepeatedMessage(message, field, i));
-      }
-    } else if (field->type() == FieldDescriptor::TYPE_STRING) {
-      std::string scratch;
-      if (!field->is_repeated()) {
-        const std::string& text = reflection->GetStringReference(*message, field, &scratch);
-        if (!IsUtf8(text)) reflection->SetString(message, field, ToUtf8(text));
-      } else {
-        for (int i = 0; i < reflection->FieldSize(*message, field); ++i) {
-          const std::string& text = reflection->GetRepeatedStringReference(*message, field, i, &scratch);
-          if (!IsUtf8(text)) reflection->SetRepeatedString(message, field, i, ToUtf8(text));
-        }
-      }
-    }
-  }
-}
-
 absl::Status Bad(std::string_view name, std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(ToAbsl(name), ": ", ToAbsl(what)));
 }
@@ -139,17 +111,6 @@ std::vector<std::string> FieldNames(const Descriptor* descriptor, const std::set
 }
 
 }  // namespace
-
-absl::StatusOr<std::string> ToJson(Message* message) {
-  MakeText(message);
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  options.always_print_primitive_fields = true;
-  std::string json;
-  const auto status = google::protobuf::util::MessageToJsonString(*message, &json, options);
-  if (!status.ok()) return absl::InternalError(absl::StrCat("cannot write the answer as JSON: ", status.ToString()));
-  return json;
-}
 
 absl::Status SetField(const std::string& name, const std::string& value, Message* request) {
   const FieldDescriptor* const field = request->GetDescriptor()->FindFieldByName(name);

@@ -1,5 +1,5 @@
-// Messages as the HTTP interface writes them, and requests as it reads them (docs/http-api.md). protobuf's own JSON, with
-// the field names of the .proto files. Must not know which messages there are. Thread rule: free functions.
+// Requests as the HTTP interface reads them, and errors as it writes them (docs/http-api.md); answers are json_writer.h's.
+// Must not know which messages there are. Thread rule: free functions.
 #pragma once
 
 #include <set>
@@ -16,10 +16,6 @@ class Message;
 }  // namespace google::protobuf
 
 namespace ablate {
-
-// Fields without presence are always there; enums are names, 64-bit integers strings, NaN and infinities "NaN",
-// "Infinity", "-Infinity". Bytes that are not UTF-8 are replaced in `message` (U+FFFD).
-absl::StatusOr<std::string> ToJson(google::protobuf::Message* message);
 
 // Sets fields of `request` from query parameters: texts, numbers, true or false, names of enums; a list by repeating its
 // name. InvalidArgument: a parameter that `request` does not have (with the nearest name), that was `taken` from the

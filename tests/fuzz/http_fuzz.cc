@@ -13,6 +13,7 @@
 #include "google/protobuf/stubs/logging.h"
 #include "server/http/head.h"
 #include "server/http/json.h"
+#include "server/http/json_writer.h"
 #include "server/http/origin.h"
 #include "server/http/routes.h"
 #include "server/http/uri.h"
@@ -40,13 +41,12 @@ void Ask(std::string_view method, const Target& target, std::string_view body) {
   const absl::Status checked = CheckRequest(*message);
   CHECK(checked.ok() || absl::IsInvalidArgument(checked)) << checked;
   // What is written is text, and reads back as the same.
-  const auto json = ToJson(message.get());
-  CHECK(json.ok()) << json.status();
-  CHECK(IsUtf8(*json));
+  const std::string json = WriteJson(*message);
+  CHECK(IsUtf8(json));
   const std::unique_ptr<google::protobuf::Message> again(message->New());
-  const absl::Status back = FillFromBody(*json, {}, again.get());
-  CHECK(back.ok()) << back << *json;
-  CHECK_EQ(*ToJson(again.get()), *json);
+  const absl::Status back = FillFromBody(json, {}, again.get());
+  CHECK(back.ok()) << back << json;
+  CHECK_EQ(WriteJson(*again), json);
 }
 
 }  // namespace
