@@ -110,16 +110,18 @@ export function SweepActions({ sweep }: { sweep: Sweep }) {
 
 // Nothing where there is nothing to retry.
 export function RetrySweep({ sweep, label }: { sweep: Sweep; label?: string }) {
-  const failed = int64(sweep.jobs?.failed);
-  if (failed === 0 && sweep.state !== "SWEEP_CANCELLED") return null;
+  const failed = int64(sweep.jobs?.failed), cancelled = int64(sweep.jobs?.cancelled);
+  if (failed + cancelled === 0 && sweep.state !== "SWEEP_CANCELLED") return null;
+  const name = sweep.state === "SWEEP_CANCELLED" ? "Take up again" : failed > 0 ? "Retry failed jobs" : "Retry cancelled jobs";
+  const which = [failed > 0 ? plural(failed, "failed job") : "", cancelled > 0 ? plural(cancelled, "cancelled job") : ""].filter(Boolean).join(" and ");
   return (
-    <Action method="Sweeps/RetrySweep" label={label ?? (failed > 0 ? "Retry failed jobs" : "Take up again")} title={`Retry ${sweep.name}`} confirm="Retry"
+    <Action method="Sweeps/RetrySweep" label={label ?? name} title={`Retry ${sweep.name}`} confirm="Retry"
       act={async () => {
         const answer = await post<RetrySweepResponse>(`/sweeps/${encodeURIComponent(sweep.name)}/retry`);
         return int64(answer.new_jobs) === 0 ? "Nothing was to be retried: no new job was made." : `${plural(int64(answer.new_jobs), "new job")} made.`;
       }}>
-      <p>New jobs are made for {failed > 0 ? `the ${plural(failed, "failed job")} of ${sweep.name}` : "the cancelled ones"} and for those that could not
-        run because of them. The old ones stay, with what is known of their failures; nothing that succeeded is run again.
+      <p>New jobs are made for {which ? `the ${which} of ${sweep.name}` : "what is missing"} and for those that could not run because of
+        them. The old ones stay, with what is known of their failures; nothing that succeeded is run again.
         {isPaused(sweep) && " The paused sweep goes on."}</p>
     </Action>
   );

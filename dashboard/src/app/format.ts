@@ -99,3 +99,14 @@ export class TimeLeft {
     return elapsed * (1 - share) / gained;
   }
 }
+
+// From when this tab saw a sweep first: pages come and go.
+const timers = new Map<string, TimeLeft>();
+
+// undefined where it is not known yet, or the sweep is over.
+export function secondsLeft(sweep: Sweep, nowSeconds: number): number | undefined {
+  if (sweep.state !== "SWEEP_RUNNING") return undefined;
+  let timer = timers.get(sweep.sweep_id);
+  if (!timer) timers.set(sweep.sweep_id, timer = new TimeLeft());
+  return timer.update(progressOf(sweep).share, nowSeconds);
+}

@@ -4,8 +4,8 @@ import { useEffect } from "preact/hooks";
 import { apiUrl } from "../api/client";
 import { type GetGridResponse, type Sweep, int64 } from "../api/types";
 import { SweepActions } from "../app/actions";
-import { formatCount, formatRate, plural, progressOf } from "../app/format";
-import { useLive } from "../app/live";
+import { formatCount, formatRate, formatSeconds, plural, progressOf, secondsLeft } from "../app/format";
+import { useLive, useNow } from "../app/live";
 import type { PageProps } from "../app/shell";
 import { isPaused, statesOf } from "../app/sweeps";
 import { useUrlState } from "../app/url_state";
@@ -61,6 +61,7 @@ function SweepHead({ sweep }: { sweep: Sweep }) {
   const failed = int64(jobs?.failed), running = int64(jobs?.running), cancelled = int64(jobs?.cancelled);
   const percent = (count: number) => ({ width: `${all > 0 ? (100 * count) / all : 0}%` });
   const phase = phaseText(sweep.phase);
+  const left = secondsLeft(sweep, useNow(5));
   return (
     <>
       <div class="page-head">
@@ -71,7 +72,7 @@ function SweepHead({ sweep }: { sweep: Sweep }) {
           <div class="row" style="margin-top: 6px; gap: 4px 16px">
             {statesOf(sweep).map((state) => <State key={state} name={state} />)}
             {phase && <span class="tag">{phase}</span>}
-            <span class="muted">{formatCount(done)} of {plural(all, "job")}, {Math.floor(share * 100)} %</span>
+            <span class="muted">{formatCount(done)} of {plural(all, "job")}, {Math.floor(share * 100)} %{left !== undefined && `, ${formatSeconds(left)} left`}</span>
             {running > 0 && <span class="muted">{running} running{Number(sweep.tokens_per_second) > 0 && `, ${formatRate(sweep.tokens_per_second)} tokens/s`}</span>}
             {failed > 0 && <a href="?tab=jobs&state=failed"><State name="FAILED" word={`${failed} failed`} /></a>}
             {int64(sweep.diverged) > 0 && <State name="DIVERGED" word={`${sweep.diverged} diverged`} />}

@@ -1,7 +1,7 @@
 // All sweeps: what runs, how far, what failed, what waits for somebody.
 import { apiUrl } from "../api/client";
 import { int64, type ListSweepsResponse, type Sweep } from "../api/types";
-import { formatCount, formatRate, formatSeconds, plural, progressOf, TimeLeft } from "../app/format";
+import { formatCount, formatRate, formatSeconds, plural, progressOf, secondsLeft } from "../app/format";
 import { useLive, useNow } from "../app/live";
 import { navigate, sweepPath } from "../app/router";
 import type { PageProps } from "../app/shell";
@@ -27,15 +27,6 @@ const STATE_FILTERS: Record<string, (sweep: Sweep) => boolean> = {
   cancelled: (sweep) => sweep.state === "SWEEP_CANCELLED",
   waiting: (sweep) => sweep.needs_person,
 };
-
-// From when this tab saw a sweep first; pages come and go.
-const timers = new Map<string, TimeLeft>();
-
-function timeLeft(sweep: Sweep, share: number, now: number): number | undefined {
-  let timer = timers.get(sweep.sweep_id);
-  if (!timer) timers.set(sweep.sweep_id, timer = new TimeLeft());
-  return timer.update(share, now);
-}
 
 export function SweepsPage(_props: PageProps) {
   const [view, setView] = useUrlState(VIEW);
@@ -136,9 +127,8 @@ export function SweepsPage(_props: PageProps) {
 function SweepRow({ sweep, now, chosen, onChoose }: {
   sweep: Sweep; now: number; chosen: boolean; onChoose: (name: string, on: boolean) => void;
 }) {
-  const { share } = progressOf(sweep);
   const running = sweep.state === "SWEEP_RUNNING";
-  const left = running ? timeLeft(sweep, share, now) : undefined;
+  const left = secondsLeft(sweep, now);
   const failed = int64(sweep.jobs?.failed), diverged = int64(sweep.diverged);
   const phase = phaseOf(sweep);
   return (
