@@ -500,7 +500,7 @@ TEST_F(RecordsTest, QueriesOfUsersOnlyRead) {
       {"SELECT writefile('/tmp/x', 'y')", "no such function"},
   };
   for (const auto& [sql, reason] : bombs) {
-    const absl::Status status = Query(sql, &rows, 10'000'000, 20'000);
+    const absl::Status status = Query(sql, &rows, 10'000'000, 600'000);  // time is not what ends them
     EXPECT_THAT(std::string(status.message()), HasSubstr(reason)) << sql.substr(0, 100) << status;
     EXPECT_NE(status.code(), absl::StatusCode::kInternal) << sql.substr(0, 100) << status;
     rows.clear();
