@@ -54,8 +54,13 @@ class Browser:
         connection = getattr(self.local, "connection", None)
         if connection is None:
             connection = self.local.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        connection.request("GET", path, headers={"Accept-Encoding": "gzip"})
-        answer = connection.getresponse()
+        try:
+            connection.request("GET", path, headers={"Accept-Encoding": "gzip"})
+            answer = connection.getresponse()
+        except (http.client.RemoteDisconnected, ConnectionError):  # it was idle for too long: a browser opens another one
+            connection.close()
+            connection.request("GET", path, headers={"Accept-Encoding": "gzip"})
+            answer = connection.getresponse()
         body = answer.read()
         if answer.status != 200:
             sys.exit(f"dashboard_load: {path}: {answer.status} {body[:300]}")

@@ -46,6 +46,14 @@ class StoreTest : public ::testing::Test {
   std::atomic<int> failures_ = 0;
 };
 
+// See Connection::Open: with it large transactions take quadratic time.
+TEST(ConnectionTest, AWriterKeepsNoSubJournalInMemory) {
+  TempDir dir;
+  const auto db = Connection::Open(JoinPath(dir.path(), "a.db"), Connection::Mode::kReadWrite);
+  ASSERT_TRUE(db.ok()) << db.status();
+  EXPECT_EQ(*(*db)->QueryInt(-1, "PRAGMA temp_store"), 0);
+}
+
 TEST_F(StoreTest, WhatIsWrittenIsThereAfterReopening) {
   {
     auto store = Open();
