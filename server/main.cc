@@ -1,5 +1,6 @@
 // ablate-server: the coordinator as a program. Wires flags, artifact store, coordinator and gRPC together; nothing
 // else.
+#include <malloc.h>
 #include <signal.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -386,6 +387,10 @@ int Main(int argc, char** argv) {
 }  // namespace ablate
 
 int main(int argc, char** argv) {
+#ifdef __GLIBC__
+  // Answers of megabytes are made on as many threads as there are connections: each would keep a heap of its own for the largest.
+  mallopt(M_ARENA_MAX, 4);
+#endif
   const int code = ablate::Main(argc, argv);
   // Everything is closed and durable. gRPC's threads are left alone: to end them it may wait 10 s for one that polls.
   std::fflush(nullptr);
