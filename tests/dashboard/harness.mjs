@@ -69,7 +69,7 @@ function syntheticText(size) {
 }
 
 // One layer of width 32, T = 32: seconds on a laptop.
-export function sweepYaml(name, { axes, seeds = 2, steps = 30, lengths = "[1x, 2x]", settings = "", extra = "" }) {
+export function sweepYaml(name, { axes, seeds = 2, steps = 30, lengths = "[1x, 2x]", settings = "  train.learning_rate: 3e-3\n", extra = "" }) {
   return `name: ${name}
 data: {name: words, format: text, path: text.txt}
 settings:
@@ -80,7 +80,6 @@ settings:
   train.batch: 4
   train.steps: ${steps}
   train.warmup_steps: 5
-  train.learning_rate: 3e-3
   eval.target_spans: 8
   eval.loss_tokens: 2048
 ${settings}${axes}
@@ -108,6 +107,7 @@ export class Cluster {
     this.address = `unix:${join(this.dir, "s.sock")}`;
     this.processes = [];
     this.url = "";
+    this.token = ""; // of `ablate`
     writeFileSync(join(this.dir, "text.txt"), syntheticText(100_000));
   }
 
@@ -162,7 +162,7 @@ export class Cluster {
 
   // What `ablate` prints; throws where it does not end with 0.
   async ablate(...args) {
-    const result = await run(join(BIN, "ablate"), args, { cwd: this.dir, env: { ...process.env, ABLATE_SERVER: this.address, ABLATE_TOKEN: "",
+    const result = await run(join(BIN, "ablate"), args, { cwd: this.dir, env: { ...process.env, ABLATE_SERVER: this.address, ABLATE_TOKEN: this.token,
       XDG_CONFIG_HOME: join(this.dir, "config") } });
     if (result.code !== 0) throw new Error(`ablate ${args.join(" ")} ended with ${result.code}\n${result.stdout}${result.stderr}${this.logs()}`);
     return result.stdout;
@@ -173,18 +173,28 @@ export class Cluster {
     return JSON.parse(await this.ablate(...args, "-o", "json"));
   }
 
-  async submit(name, yaml) {
-    const path = join(this.dir, `${name}.yaml`);
-    writeFileSync(path, yaml);
-    await this.ablate("sweep", "submit", path);
+  // For its user alone, as files with tokens must be.
+  file(name, content) {
+    const path = join(this.dir, name);
+    writeFileSync(path, content, { mode: 0o600 });
+    return path;
   }
 
-  // Over, whatever came of it.
+  async submit(name, yaml) {
+    await this.ablate("sweep", "submit", this.file(`${name}.yaml`, yaml));
+  }
+
+  // Over, whatever came of it. Asks without a token.
   async wait(sweep, seconds = 120) {
-    await poll(`${sweep} is over`, async () => {
-      const [one] = await this.json("sweep", "show", sweep);
-      return one.state !== "running" || (await sleep(200), false);
-    }, seconds);
+    let last;
+    try {
+      await poll(`${sweep} is over`, async () => {
+        last = await (await fetch(`${this.url}/api/v1/sweeps/${sweep}`)).json();
+        return last.state !== "SWEEP_RUNNING" || (await sleep(100), false);
+      }, seconds);
+    } catch (error) {
+      throw new Error(`${error.message}: ${JSON.stringify(last)}\n${this.logs()}`);
+    }
   }
 }
 
