@@ -147,6 +147,13 @@ export function logTicks({ low, high }: Range): number[] {
   return decades > 0.9 ? of([1, 2, 5]) : of(decades > 0.3 ? [1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8] : [1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2, 2.2, 2.4, 2.6, 2.8, 3, 3.2, 3.4, 3.6, 3.8, 4, 4.25, 4.5, 4.75, 5, 5.5, 6, 6.5, 7, 7.5, 8, 8.5, 9, 9.5]);
 }
 
+// About `count`; none between two steps.
+function stepTicks(panel: CurvesPanel, count: number): number | number[] {
+  const steps = [...panel.seeds, ...panel.means].flatMap((one) => one.points.map((point) => point.step));
+  const first = steps.reduce((low, step) => Math.min(low, step), Infinity), last = steps.reduce((high, step) => Math.max(high, step), -Infinity);
+  return last - first < count && last >= first ? Array.from({ length: last - first + 1 }, (_, i) => first + i) : count;
+}
+
 export function drawCurves(data: CurvesData, options: DrawOptions): Figure {
   const { theme } = options;
   const shown = data.panels.flatMap((panel) => [...panel.means, ...panel.seeds].map(({ arm }) => arm)).filter((arm, i, all) => all.indexOf(arm) === i);
@@ -205,7 +212,7 @@ export function drawCurves(data: CurvesData, options: DrawOptions): Figure {
           ...(data.log ? [Plot.gridY(logTicks(panel.range), { stroke: theme.grid, strokeOpacity: 1 }), Plot.axisY(logTicks(panel.range), { label: null, color: theme.ink, tickSize: 4,
             text: (value: number) => shortest(Number(value.toPrecision(6))) })]
             : [Plot.gridY({ stroke: theme.grid, strokeOpacity: 1, ticks: 6 }), Plot.axisY({ label: null, color: theme.ink, ticks: 6, tickSize: 4 })]),
-          Plot.axisX({ label: null, color: theme.ink, ticks: Math.max(3, Math.floor((width - marginLeft - marginRight) / 90)), tickSize: 4 }),
+          Plot.axisX({ label: null, color: theme.ink, ticks: stepTicks(panel, Math.max(3, Math.floor((width - marginLeft - marginRight) / 90))), tickSize: 4 }),
           Plot.frame({ stroke: theme.muted, strokeWidth: 0.8 }),
           ...marks,
         ],
