@@ -199,7 +199,7 @@ test("one seed: marks without any interval, no band, and the caption says so", a
   for (const mark of marks) assert.deepEqual([mark.n, mark.low, mark.high], ["1", undefined, undefined]);
   const bands = () => tab.page.locator('svg g[fill-opacity] path').evaluateAll((all) => all.filter((one) => (one.getAttribute("d") ?? "").length > 0).length);
   assert.equal(await bands(), 0);
-  assert.match(await tab.page.locator("figcaption").innerText(), /no interval: a single seed/);
+  assert.match(await tab.page.locator("figcaption").innerText(), /n = 1 seed; no interval/);
   await tab.go("/sweeps/one?tab=curves", "svg [data-step][data-mean]");
   for (const mark of await curvesAre("one")) assert.deepEqual([mark.n, mark.low, mark.high], ["1", undefined, undefined]);
   assert.equal(await bands(), 0);

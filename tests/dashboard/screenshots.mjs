@@ -23,14 +23,14 @@ const PICTURES = [
   ["curves", `/sweeps/${SWEEPS.sealed}?tab=curves`, "svg [data-step][data-mean]"],
   ["curves-diverging", `/sweeps/${SWEEPS.diverging}?tab=curves&log=1`, "svg [data-step][data-mean]"],
   ["lengths", `/sweeps/${SWEEPS.p}?tab=lengths`, "svg [data-mean]"],
-  ["lengths-phone", `/sweeps/${SWEEPS.p}?tab=lengths`, "svg [data-mean]", { viewport: phone }],
+  ["lengths-phone", `/sweeps/${SWEEPS.p}?tab=lengths`, "svg [data-mean]", { viewport: phone, most: 1500 }],
   ["axis", `/sweeps/${SWEEPS.p}?tab=axis`, "svg [data-mean]"],
   ["table", `/sweeps/${SWEEPS.p}?tab=table`, "td[data-mean]"],
-  ["differences", `/sweeps/${SWEEPS.p}?tab=differences&ntk=off`, "svg [data-difference]"],
-  ["effects", `/sweeps/${SWEEPS.factorial}?tab=differences`, "svg [data-effect]"],
+  ["differences", `/sweeps/${SWEEPS.sealed}?tab=differences&split=selection%2Fselecting`, "svg [data-difference]"],
+  ["effects", `/sweeps/${SWEEPS.factorial}?tab=differences`, "svg [data-effect]", { element: 'figure:has([data-effect])' }],
   ["claims", `/sweeps/${SWEEPS.sealed}?tab=claims`, "section.claim"],
   ["grid", `/sweeps/${SWEEPS.diverging}?tab=grid`, '[role="gridcell"]'],
-  ["jobs", `/sweeps/${SWEEPS.diverging}?tab=jobs`, "tr[data-job]"],
+  ["jobs", `/sweeps/${SWEEPS.diverging}?tab=jobs`, "tr[data-job]", { most: 800 }],
   ["job", "JOB", '[aria-labelledby="curve-title"] svg'],
   ["workers", "/workers", "h1"],
   ["compare", `/compare?sweeps=${SWEEPS.p},${SWEEPS.sealed}`, "svg [data-mean]"],
@@ -52,10 +52,10 @@ for (const [name, path, ready, options = {}] of PICTURES) {
   await tab.page.evaluate(() => document.fonts.ready);
   // As much of the page as a reader scrolls through at once.
   const height = await tab.page.evaluate(() => document.documentElement.scrollHeight);
-  await tab.page.setViewportSize({ width: (options.viewport ?? desk).width, height: Math.min(height, options.viewport ? 1500 : 1250) });
+  await tab.page.setViewportSize({ width: (options.viewport ?? desk).width, height: Math.min(height, options.most ?? 1250) });
   await tab.page.waitForTimeout(400); // transitions of bars
   const file = join(out, `${name}.png`);
-  await tab.page.screenshot({ path: file });
+  await (options.element ? tab.page.locator(options.element).first() : tab.page).screenshot({ path: file });
   spawnSync("pngquant", ["--force", "--skip-if-larger", "--quality", "60-95", "--output", file, "64", file]);
   if (tab.troubles.length > 0) console.error(`${name}: ${tab.troubles.join("; ")}`);
   await tab.context.close();

@@ -13,7 +13,7 @@ describe("sweeps", () => {
     expect(isPaused(paused)).toBe(true);
     expect(statesOf(paused)).toEqual(["SWEEP_RUNNING", "PAUSED"]);
     expect(statesOf(sweep("b", { needs_person: true, waiting_for: "a lock by hand", sealed: true }))).toEqual(["SWEEP_RUNNING", "WAITS", "SEALED"]);
-    expect([phaseOf(paused), phaseOf(sweep("c", { phase: "CONFIRMING" }))]).toEqual(["", "confirming"]);
+    expect([phaseOf(paused), phaseOf(sweep("c", { phase: "CONFIRMING" })), phaseOf(sweep("d", { phase: "CONFIRMING", state: "SWEEP_SUCCEEDED" }))]).toEqual(["", "confirming", ""]);
   });
   it("are ordered by name with numbers by value, and what needs somebody comes first", () => {
     expect(order("name", [sweep("p10"), sweep("p2"), sweep("a")])).toEqual(["a", "p2", "p10"]);

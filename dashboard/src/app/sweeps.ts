@@ -17,9 +17,9 @@ export function statesOf(sweep: Sweep): string[] {
 
 const PHASES: Record<string, string> = { TUNING: "tuning", SELECTING: "selecting", CONFIRMING: "confirming" };
 
-// "" for sweeps without phases.
+// "" for sweeps without phases, and for those that are over: "succeeded, confirming" would read as if something went on.
 export function phaseOf(sweep: Sweep): string {
-  return PHASES[sweep.phase] ?? "";
+  return sweep.state === "SWEEP_RUNNING" || sweep.sealed ? PHASES[sweep.phase] ?? "" : "";
 }
 
 // Numbers inside of names by value: p2 before p10.

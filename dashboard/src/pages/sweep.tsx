@@ -7,10 +7,9 @@ import { SweepActions } from "../app/actions";
 import { formatCount, formatRate, formatSeconds, plural, progressOf, secondsLeft } from "../app/format";
 import { useLive, useNow } from "../app/live";
 import type { PageProps } from "../app/shell";
-import { isPaused, statesOf } from "../app/sweeps";
+import { isPaused, phaseOf, statesOf } from "../app/sweeps";
 import { useUrlState } from "../app/url_state";
 import { ErrorNotice, Loading, State, TabPanel, Tabs } from "../app/widgets";
-import { phaseText } from "../tables/format";
 import { ClaimsTab } from "./sweep_claims";
 import { CurvesTab } from "./sweep_curves";
 import { GridTab, JobsTab } from "./sweep_grid";
@@ -60,7 +59,7 @@ function SweepHead({ sweep }: { sweep: Sweep }) {
   const jobs = sweep.jobs;
   const failed = int64(jobs?.failed), running = int64(jobs?.running), cancelled = int64(jobs?.cancelled);
   const percent = (count: number) => ({ width: `${all > 0 ? (100 * count) / all : 0}%` });
-  const phase = phaseText(sweep.phase);
+  const phase = phaseOf(sweep);
   const left = secondsLeft(sweep, useNow(5));
   return (
     <>
@@ -75,7 +74,7 @@ function SweepHead({ sweep }: { sweep: Sweep }) {
             <span class="muted">{formatCount(done)} of {plural(all, "job")}, {Math.floor(share * 100)} %{left !== undefined && `, ${formatSeconds(left)} left`}</span>
             {running > 0 && <span class="muted">{running} running{Number(sweep.tokens_per_second) > 0 && `, ${formatRate(sweep.tokens_per_second)} tokens/s`}</span>}
             {failed > 0 && <a href="?tab=jobs&state=failed"><State name="FAILED" word={`${failed} failed`} /></a>}
-            {int64(sweep.diverged) > 0 && <State name="DIVERGED" word={`${sweep.diverged} diverged`} />}
+            {int64(sweep.diverged) > 0 && <State name="DIVERGED" word={`${plural(int64(sweep.diverged), "job")} diverged`} />}
           </div>
         </div>
         <SweepActions sweep={sweep} />

@@ -98,8 +98,8 @@ export function SweepsPage(_props: PageProps) {
                   {heading("state", "State")}
                   {heading("progress", "Progress")}
                   <th scope="col" class="number">Time left</th>
-                  {heading("failed", "Failed", true)}
-                  {heading("diverged", "Diverged", true)}
+                  {heading("failed", "Failed jobs", true)}
+                  {heading("diverged", "Diverged jobs", true)}
                   <th scope="col" class="number">Arms × seeds</th>
                   {heading("created", "Submitted")}
                 </tr>
