@@ -57,7 +57,7 @@ for (const [name, path, ready, options = {}] of PICTURES) {
   await tab.page.waitForTimeout(400); // transitions of bars
   const file = join(out, `${name}.png`);
   await (options.element ? tab.page.locator(options.element).first() : tab.page).screenshot({ path: file });
-  spawnSync("pngquant", ["--force", "--skip-if-larger", "--quality", "70-98", "--output", file, "160", file]);
+  spawnSync("pngquant", ["--force", "--skip-if-larger", "--speed", "1", "--nofs", "--quality", "85-100", "--output", file, "256", file]);
   if (tab.troubles.length > 0) console.error(`${name}: ${tab.troubles.join("; ")}`);
   await tab.context.close();
 }
