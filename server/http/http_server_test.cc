@@ -269,7 +269,10 @@ TEST_F(HttpServerTest, PagesOfOtherSitesAreRefused) {
     EXPECT_EQ(Get(target, "Origin: http://evil.example\r\n").status, 403) << target;
     EXPECT_EQ(Get(target, "Host: evil.example\r\n").status, 403) << "two of them";
   }
-  EXPECT_EQ(Post("/api/v1/sweeps/quick/cancel", "{}", "Origin: null\r\n").status, 403);
+  const TestResponse refused = Post("/api/v1/sweeps/quick/cancel", "{}", "Origin: null\r\n");
+  EXPECT_EQ(refused.status, 403);
+  ASSERT_TRUE(refused.headers.contains("connection")) << "its body is unread, so the connection ends: a client must know";
+  EXPECT_EQ(refused.headers.at("connection"), "close");
   EXPECT_EQ(coordinator_.calls, calls);
   EXPECT_EQ(Post("/api/v1/sweeps/quick/cancel", "{}", "Origin: http://localhost\r\n").status, 200);
 }

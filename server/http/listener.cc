@@ -120,6 +120,9 @@ class Parser final : public httplib::Server {
       if (!response.has_value()) {
         if (theirs.method == "POST") return HandlerResponse::Unhandled;
         response = handler_.Answer(request);
+      } else if (const std::string bytes = theirs.get_header_value("Content-Length"); !bytes.empty() && bytes != "0") {
+        // The body stays unread, so the connection ends: a client that kept it would lose its next request.
+        answer.set_header("Connection", "close");
       }
       Fill(*std::move(response), &answer);
       return HandlerResponse::Handled;
