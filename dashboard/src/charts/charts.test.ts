@@ -222,6 +222,8 @@ describe("ranges and places", () => {
     const { range, beyond } = robustRange([1, 1.1, 1.2, 1.3, 1000, NaN, Infinity]);
     expect([range.low, range.high, beyond]).toEqual([1, 1.3, 1]);
     expect(robustRange([]).beyond).toBe(0);
+    // As many as a sweep's curves have: more than a call takes arguments.
+    expect(robustRange(Array.from({ length: 300_000 }, (_, i) => 1 + (i % 7) / 10)).range).toEqual({ low: 1, high: 1.6 });
     const flat = padded({ low: 2, high: 2 }, 0.05);
     expect(flat.high).toBeGreaterThan(flat.low);
   });

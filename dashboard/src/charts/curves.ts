@@ -1,16 +1,17 @@
 // Training curves: seeds faint, their mean with its interval band, one colour an arm. A run that diverged ends with a cross at its
 // step; points that are not finite leave a gap and are counted. Thinning and means are the server's.
 import * as Plot from "@observablehq/plot";
-import type { Curve, GetCurvesResponse, MeanCurve, Phase } from "../api/types";
+import { double, type Curve, type GetCurvesResponse, type MeanCurve, type Phase } from "../api/types";
 import { finite, levelText, methodText, metricWithUnit, phaseText, shortest, significant } from "../tables/format";
 import type { Records } from "../tables/sheet";
-import { type DrawOptions, type Figure, type LegendEntry, type Panel, type Range, FONT, compose, described, directLabels, padLog, padded, plot, robustRange, textWidth } from "./figure";
+import { type DrawOptions, type Figure, type LegendEntry, type Panel, type Range, FONT, compose, described, directLabels, extent, padLog, padded, plot, robustRange, textWidth } from "./figure";
 import { axisTitles, yTicksWidth } from "./lengths";
 import { firstLines } from "./rows";
 import { type Arm, DIVERGED, armName, colourOf, withoutNtk } from "./style";
 
 export interface CurvePointData { step: number; value: number }            // NaN: a gap
-export interface SeedCurve { arm: Arm; seed: string; points: CurvePointData[]; gaps: number; diverged: CurvePointData | undefined; divergedAt: number; stored: number; jobs: string[] }
+// `raw`: the values as they came, infinities too.
+export interface SeedCurve { arm: Arm; seed: string; points: CurvePointData[]; raw: number[]; gaps: number; diverged: CurvePointData | undefined; divergedAt: number; stored: number; jobs: string[] }
 export interface MeanPoint { step: number; mean: number; low: number; high: number; n: number }
 export interface MeanCurveData { arm: Arm; points: MeanPoint[]; seeds: string[]; counts: { step: number; n: number }[] }
 export interface CurvesPanel { phase: Phase; metric: string; seeds: SeedCurve[]; means: MeanCurveData[]; range: Range }
@@ -33,7 +34,7 @@ function seedCurve(curve: Curve, arm: Arm): SeedCurve {
   const at = Number(curve.diverged_at_step);
   const last = [...known].reverse().find((point) => at === 0 || point.step <= at) ?? known[known.length - 1];
   return {
-    arm, seed: curve.seed, points, gaps: points.length - known.length, divergedAt: at, stored: Number(curve.stored_points), jobs: curve.job_ids,
+    arm, seed: curve.seed, points, raw: curve.values.map(double), gaps: points.length - known.length, divergedAt: at, stored: Number(curve.stored_points), jobs: curve.job_ids,
     diverged: at > 0 ? { step: at, value: last?.value ?? NaN } : undefined,
   };
 }
@@ -78,7 +79,7 @@ export function prepareCurves(response: GetCurvesResponse, query: CurvesQuery): 
     const measured = [...seeds.flatMap((one) => one.points.map((p) => p.value)), ...means.flatMap((one) => one.points.map((p) => p.mean))]
       .filter((value) => Number.isFinite(value) && (!query.log || value > 0));
     const set = measured.length > 0 ? measured : usable;
-    const bounds = set.reduce((range, value) => ({ low: Math.min(range.low, value), high: Math.max(range.high, value) }), { low: Infinity, high: -Infinity });
+    const bounds = extent(set);
     const robust = query.log ? { range: bounds, beyond: 0 } : robustRange(set);
     beyond += robust.beyond;
     const range = Number.isFinite(bounds.low) ? robust.range : { low: query.log ? 0.1 : 0, high: 1 };
@@ -95,12 +96,12 @@ export function curvesCaption(data: CurvesData): string[] {
   const means = data.panels.flatMap((panel) => panel.means);
   const counts = means.flatMap((mean) => mean.points.map((point) => point.n));
   const banded = means.some((mean) => mean.points.some((point) => Number.isFinite(point.low) && Number.isFinite(point.high)));
-  const low = Math.min(...counts), high = Math.max(...counts);
+  const { low, high } = extent(counts);
   const n = counts.length === 0 ? "n = 0" : low === high ? `n = ${low} ${low === 1 ? "seed" : "seeds"}` : `n = ${low} to ${high} seeds`;
   const caption = [`Thick: mean over the seeds that have a finite value at a step, ${n}` + (banded && data.level !== undefined
     ? `, with the pointwise ${levelText(data.level)} ${methodText(data.method)} over seeds (band)` : "; no band, since an interval takes two seeds")];
   if (data.panels.some((panel) => panel.seeds.length > 0)) caption.push("Thin and faint: single seeds");
-  if (means.some((mean) => Math.max(...mean.points.map((point) => point.n)) === 1)) caption.push("An arm of a single seed ends with a dot and has no band");
+  if (means.some((mean) => extent(mean.points.map((point) => point.n)).high === 1)) caption.push("An arm of a single seed ends with a dot and has no band");
   const drops = means.filter((mean) => mean.counts.length > 1).map((mean) =>
     `${mean.arm.label}: n = ${mean.counts.slice(0, 4).map(({ step, n: at }, i) => (i === 0 ? `${at}` : `${at} from step ${step} on`)).join(", ")}` +
     (mean.counts.length > 4 ? ", and so on" : ""));
@@ -120,9 +121,9 @@ export function curvesRecords(data: CurvesData): Records {
   const rows: Records["rows"] = [];
   for (const panel of data.panels) {
     const phase = panel.phase.toLowerCase();
-    for (const { arm, seed, points, divergedAt, jobs } of panel.seeds)
-      for (const { step, value } of points)
-        rows.push([arm.label, arm.json, phase, panel.metric, "seed", seed, step, shortest(value), "", "", "", divergedAt || "", jobs.join(" ")]);
+    for (const { arm, seed, points, raw, divergedAt, jobs } of panel.seeds)
+      for (const [i, { step }] of points.entries())
+        rows.push([arm.label, arm.json, phase, panel.metric, "seed", seed, step, shortest(raw[i] ?? NaN), "", "", "", divergedAt || "", jobs.join(" ")]);
     for (const { arm, points, seeds } of panel.means)
       for (const { step, mean, low, high, n } of points)
         rows.push([arm.label, arm.json, phase, panel.metric, "mean", seeds.join(" "), step, shortest(mean), Number.isNaN(low) ? "" : shortest(low),

@@ -193,6 +193,16 @@ export function described<T>(data: readonly T[], attributes: (datum: T) => Recor
 
 export interface Range { low: number; high: number }
 
+// Of any number of values: Math.min(...values) takes no more than the stack holds.
+export function extent(values: Iterable<number>): Range {
+  let low = Infinity, high = -Infinity;
+  for (const value of values) {
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return { low, high };
+}
+
 // The range of `values` without what would press all others into one line; how many are beyond it. As cli/report/panel.cc.
 export function robustRange(values: readonly number[]): { range: Range; beyond: number } {
   const known = values.filter(Number.isFinite);
@@ -201,7 +211,7 @@ export function robustRange(values: readonly number[]): { range: Range; beyond: 
   const center = middle(known);
   const limit = Math.max(20 * middle(known.map((value) => Math.abs(value - center))), 5 * Math.abs(center));
   const kept = limit > 0 ? known.filter((value) => Math.abs(value - center) <= limit) : known;
-  return { range: { low: Math.min(...kept), high: Math.max(...kept) }, beyond: known.length - kept.length };
+  return { range: extent(kept), beyond: known.length - kept.length };
 }
 
 export function padded({ low, high }: Range, share: number): Range {

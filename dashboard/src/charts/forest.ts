@@ -142,7 +142,7 @@ export function marginOf(row: ClaimRow): { low: number; high: number } | undefin
 }
 
 // Of the plain interval: one less the family's alpha. With looks each row's alpha is a share of it.
-function levelOfClaims(rows: readonly ClaimRow[]): string {
+export function levelOfClaims(rows: readonly ClaimRow[]): string {
   const levels = [...new Set(rows.filter((row) => row.look === 0 && finite(row.alpha) !== undefined).map((row) => levelText(1 - Number(row.alpha))))];
   return levels.length === 1 ? ` (${levels[0]})` : "";
 }

@@ -32,7 +32,7 @@ describe("prepareJobCurve", () => {
     const data = prepareJobCurve(points, { name: "j", metric: "train_loss", log: true, diverged: true });
     expect(data.points.map((point) => point.step)).toEqual([10, 20, 30]);
     expect(data.points.map((point) => Number.isFinite(point.value))).toEqual([true, false, false]);
-    expect([data.from, data.lost]).toEqual([10, [20]]);
+    expect([data.from, data.lost, data.raw]).toEqual([10, [20], [2.5, NaN, 0]]);
     expect([data.stored, data.notFinite, data.hidden]).toEqual([3, 1, 1]);
     expect(jobCurveCaption(data).join(" ")).toMatch(/1 value that is not finite.*1 values of 0 or below.*diverged/);
   });

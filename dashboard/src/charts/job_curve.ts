@@ -2,8 +2,8 @@
 // are thinned so that no extreme is lost. Must not know how the points are got.
 import * as Plot from "@observablehq/plot";
 import { double, int64, type CurvePoint } from "../api/types";
-import { metricWithUnit, significant } from "../tables/format";
-import { type DrawOptions, type Figure, FONT, compose, padLog, padded, plot } from "./figure";
+import { metricWithUnit, shortest, significant } from "../tables/format";
+import { type DrawOptions, type Figure, FONT, compose, extent, padLog, padded, plot } from "./figure";
 import { axisTitles, yTicksWidth } from "./lengths";
 import { DIVERGED } from "./style";
 
@@ -13,6 +13,7 @@ export interface JobCurveData {
   name: string;        // of its files
   metric: string;
   points: Point[];     // by step; NaN: a gap
+  raw: number[];       // of the same steps, as they were stored
   from: number;        // the first step of the axis
   lost: number[];      // steps of values that are not finite
   stored: number;      // before thinning
@@ -56,6 +57,7 @@ export function prepareJobCurve(points: readonly CurvePoint[], query: { name: st
     name: query.name,
     metric: query.metric,
     points: thinned.map(({ step, value }) => ({ step, value: Number.isFinite(value) && !(query.log && value <= 0) ? value : NaN })),
+    raw: thinned.map(({ value }) => value),
     from: query.from ?? all[0]?.step ?? 0,
     lost: thinned.filter(({ value }) => !Number.isFinite(value)).map(({ step }) => step),
     stored: all.length,
@@ -78,7 +80,7 @@ export function jobCurveCaption(data: JobCurveData): string[] {
 export function drawJobCurve(data: JobCurveData, options: DrawOptions): Figure {
   const { theme } = options;
   const known = data.points.filter((point) => Number.isFinite(point.value));
-  const range = known.reduce((bounds, { value }) => ({ low: Math.min(bounds.low, value), high: Math.max(bounds.high, value) }), { low: Infinity, high: -Infinity });
+  const range = extent(known.map((point) => point.value));
   const shown = !Number.isFinite(range.low) ? { low: data.log ? 0.1 : 0, high: 1 } : data.log ? padLog(range, 0.05) : padded(range, 0.05);
   const last = known[known.length - 1];
   const end = Math.max(data.points[data.points.length - 1]?.step ?? 0, data.from + 1);
@@ -89,7 +91,7 @@ export function drawJobCurve(data: JobCurveData, options: DrawOptions): Figure {
     columns: 1,
     minimum: 200,
     legend: [],
-    records: { columns: ["metric", "step", "value"], rows: data.points.map(({ step, value }) => [data.metric, step, Number.isNaN(value) ? "" : value]) },
+    records: { columns: ["metric", "step", "value"], rows: data.points.map(({ step }, i) => [data.metric, step, shortest(data.raw[i] ?? NaN)]) },
     panels: [{
       title: "",
       draw: ({ width, document }) => {

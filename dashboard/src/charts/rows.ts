@@ -1,6 +1,7 @@
 // Which cells of a sweep's table a chart shows, and what is wrong with them. Pure; computes no statistics.
 import type { ComparisonRow, ConfidenceRow, Phase } from "../api/types";
 import { counted, finite, levelText, methodText, phaseText, splitText } from "../tables/format";
+import { extent } from "./figure";
 import type { Arm } from "./style";
 
 type Row = ConfidenceRow | ComparisonRow;
@@ -81,7 +82,7 @@ export function seriesByLength(rows: readonly ConfidenceRow[], arms: readonly Ar
 }
 
 export function seedCounts(counts: readonly number[], what = "seed"): string {
-  const low = Math.min(...counts), high = Math.max(...counts);
+  const { low, high } = extent(counts);
   if (counts.length === 0) return "n = 0";
   return low === high ? `n = ${counted(low, what)}` : `n = ${low} to ${high} ${what}s`;
 }

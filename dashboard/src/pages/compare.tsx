@@ -18,7 +18,7 @@ import { metricRank, shortest } from "../tables/format";
 import { tableRecords, tableSheets } from "../tables/result_sheets";
 import { ResultTable, readOrder, writeOrder } from "../tables/result_table";
 import { jobsHref } from "./sweep_results";
-import { Swatch, apiPath, chosenArms, trainingLength } from "./sweep_view";
+import { DISCOVER, Swatch, apiPath, chosenArms, trainingLength } from "./sweep_view";
 
 const VIEW = {
   sweeps: text(""),              // names, separated by commas
@@ -30,16 +30,14 @@ const VIEW = {
   sort: text(""),
 };
 
-const METRICS = ["loss_targets", "loss", "passkey_accuracy", "mqar_accuracy", "attention_entropy", "attention_entropy_ratio", "attention_entropy_slope", "acc", "acc_norm",
-  "rouge1", "rouge2", "rougeL", "loss_per_byte", "bits_per_byte", "gain"];
-
 interface OneSweep { name: string; grid: GetGridResponse; table: GetTableResponse; job: Job | undefined }
 type Loaded = Record<string, OneSweep | ApiError>;
 
 // All that the page needs of each sweep, asked again when something changed.
-function useSweeps(names: readonly string[], level: number): Loaded {
+function useSweeps(names: readonly string[], asked: string, level: number): Loaded {
   const [loaded, setLoaded] = useState<Loaded>({});
-  const key = JSON.stringify([names, level]);
+  const metrics = asked === "" || DISCOVER.includes(asked) ? DISCOVER : [...DISCOVER, asked];
+  const key = JSON.stringify([names, metrics, level]);
   useEffect(() => {
     const abort = new AbortController();
     let timer: number | undefined, version = -1;
@@ -48,7 +46,7 @@ function useSweeps(names: readonly string[], level: number): Loaded {
       for (const name of names) {
         try {
           const ask = <T,>(what: string, query = {}) => get<T>(apiUrl(apiPath(name, what), query), { signal: abort.signal });
-          const [grid, table, jobs] = await Promise.all([ask<GetGridResponse>("grid"), ask<GetTableResponse>("table", { metrics: METRICS, level }),
+          const [grid, table, jobs] = await Promise.all([ask<GetGridResponse>("grid"), ask<GetTableResponse>("table", { metrics, level }),
             ask<ListJobsResponse>("jobs", { page_size: 1 })]);
           if (grid && table) setLoaded((before) => ({ ...before, [name]: { name, grid: grid.value, table: table.value, job: jobs?.value.jobs[0] } }));
         } catch (error) {
@@ -112,12 +110,12 @@ export function ComparePage(_props: PageProps) {
   const [view, setView] = useUrlState(VIEW);
   const names = useMemo(() => [...new Set(view.sweeps.split(",").map((name) => name.trim()).filter(Boolean))], [view.sweeps]);
   const all = useLive<ListSweepsResponse>(apiUrl("/sweeps", { page_size: 200 }));
-  const loaded = useSweeps(names, view.level);
+  const loaded = useSweeps(names, view.metric, view.level);
   const ready = useMemo(() => names.flatMap((name) => { const one = loaded[name]; return one && !(one instanceof ApiError) ? [one] : []; }), [names, loaded]);
   const failed = names.flatMap((name) => { const one = loaded[name]; return one instanceof ApiError ? [{ name, error: one }] : []; });
 
   const metrics = useMemo(() => [...new Set(ready.flatMap((one) => one.table.rows.map((row) => row.metric)).filter(Boolean))].sort((a, b) => metricRank(a) - metricRank(b)), [ready]);
-  const metric = metrics.includes(view.metric) ? view.metric : metrics[0] ?? "loss_targets";
+  const metric = view.metric || (metrics[0] ?? "loss_targets");
   const rows = useMemo(() => ready.flatMap((one) => one.table.rows.filter((row) => row.metric === metric)), [ready, metric]);
   // By split alone: a sweep with phases and one without measure the same documents. The one that most sweeps have comes first.
   const views = useMemo(() => {
@@ -174,7 +172,7 @@ export function ComparePage(_props: PageProps) {
         ))}
         {metrics.length > 0 && (
           <label class="field">Metric
-            <select value={metric} onChange={(event) => setView({ metric: event.currentTarget.value })}>{metrics.map((one) => <option key={one} value={one}>{one}</option>)}</select>
+            <select value={metric} onChange={(event) => setView({ metric: event.currentTarget.value })}>{[...new Set([...metrics, metric])].map((one) => <option key={one} value={one}>{one}</option>)}</select>
           </label>
         )}
         {views.length > 0 && (
@@ -230,7 +228,7 @@ export function ComparePage(_props: PageProps) {
             </div>
           </details>
           {data && data.panels.length > 0 ? <ChartCard draw={draw} sweep={names.join("-")} />
-            : <div class="panel empty" data-empty><p><strong>Nothing is measured yet</strong> of the arms and settings that are chosen.</p></div>}
+            : <div class="panel empty" data-empty><p><strong>Nothing of {metric} is measured yet</strong> of the arms and settings that are chosen.</p></div>}
           <div class="side-by-side">
             {sheets.map((one) => (
               <section key={one.name} class="panel" data-sweep={one.name}>

@@ -8,6 +8,7 @@ import { State, Time } from "../app/widgets";
 import { ChartCard } from "../charts/card";
 import type { DrawOptions } from "../charts/figure";
 import { countsText, kindOf, prepareGrid } from "../charts/grid";
+import { levelOfClaims } from "../charts/forest";
 import { drawLengths, prepareLengths } from "../charts/lengths";
 import { viewKey } from "../charts/rows";
 import { counted, phaseText, withInterval, finite } from "../tables/format";
@@ -53,7 +54,7 @@ export function OverviewTab({ sweep, arms, grid, view, setView }: TabProps) {
                 </>
               ))}
             </dl>
-            <p style="margin-top: 8px"><a href="?tab=claims">Seal, evidence and notes</a></p>
+            <p class="muted" style="margin-top: 8px">Estimates with their plain interval{levelOfClaims(claims.data.claims)}, n pairs by seed. <a href="?tab=claims">Methods, family-wise intervals, seal and evidence</a></p>
           </section>
         )}
         {trouble.length > 0 && (

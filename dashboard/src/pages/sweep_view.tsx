@@ -110,7 +110,7 @@ export function ArmPicker({ arms, view, setView }: { arms: readonly Arm[]; view:
 
 // --- what is measured ---
 
-const DISCOVER = ["loss_targets", "loss", "passkey_accuracy", "mqar_accuracy", "attention_entropy", "attention_entropy_ratio", "attention_entropy_slope",
+export const DISCOVER = ["loss_targets", "loss", "passkey_accuracy", "mqar_accuracy", "attention_entropy", "attention_entropy_ratio", "attention_entropy_slope",
   "acc", "acc_norm", "rouge1", "rouge2", "rougeL", "loss_per_byte", "bits_per_byte", "gain", "loss_targets_windowed", "mqar_loss"];
 export const OTHER_METRICS = ["loss_by_position.T/64", "loss_by_position.T/32", "loss_by_position.T/16", "loss_by_position.T/8", "loss_by_position.T/4", "loss_by_position.T/2",
   "loss_by_position.3T/4", "loss_by_position.T", "loss_by_position.2T", "loss_by_position.4T", "loss_by_position.8T", "loss_by_position.16T", "attention_largest",
