@@ -261,6 +261,7 @@ class Scheduler {
   // scheduler_plan.cc
   void Materialise(SweepRow sweep, std::vector<Node>& nodes, Now now, SubmitOutcome* outcome);
   JobRow NewJob(const Node& node, JobRow parent, JobRow retry_of, Now now, JobRow verify_of = 0);
+  void Relax(Job& job, const Requirement& asked);
   JobRow RerunStage(JobRow old_stage, JobRow needed_by, Now now);
   void Settle(JobRow job, Now now, Cause cause = Cause::kParentSucceeded);
   void SettleChildren(JobRow job, Now now);

@@ -80,6 +80,7 @@ void Scheduler::Materialise(SweepRow sweep, std::vector<Node>& nodes, Now now, S
     } else {
       node.resolved = mine != nullptr ? mine->record.row : latest->record.row;
       ++outcome->reused_jobs;
+      Relax(At(node.resolved), node.requirement);
     }
     if (!node.is_new && mine != nullptr) continue;
     if (mine != nullptr) Detach(sweep, mine->record.row, true);
@@ -93,6 +94,25 @@ void Scheduler::Materialise(SweepRow sweep, std::vector<Node>& nodes, Now now, S
       UpdateSeal(node.resolved, now);
     }
   }
+}
+
+// A job that several sweeps share asks for what all of them ask, or one would wait for workers that only the other wants.
+// The device is the same: it is a part of the key.
+void Scheduler::Relax(Job& job, const Requirement& asked) {
+  if (IsTerminal(job.record.state)) return;
+  Requirement common = job.record.requirement;
+  common.memory_bytes = std::min(common.memory_bytes, asked.memory_bytes);
+  std::erase_if(common.labels, [&](const std::string& label) {
+    return std::find(asked.labels.begin(), asked.labels.end(), label) == asked.labels.end();
+  });
+  if (common == job.record.requirement) return;
+  const bool queued = job.record.state == v1::QUEUED;
+  const int64_t not_before_us = job.not_before_us;
+  if (queued) LeaveQueue(job);
+  job.record.requirement = std::move(common);
+  job.class_id = ready_.ClassOf(job.record.requirement);
+  if (queued) EnterQueue(job, not_before_us);
+  MarkDirty(job);
 }
 
 JobRow Scheduler::NewJob(const Node& node, JobRow parent, JobRow retry_of, Now now, JobRow verify_of) {

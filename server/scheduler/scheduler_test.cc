@@ -536,6 +536,26 @@ TEST_F(SchedulerTest, RequirementsAreMatched) {
   EXPECT_EQ(gpu.Sync().desired.size(), 1u);
 }
 
+TEST_F(SchedulerTest, ASharedJobAsksForWhatAllItsSweepsAsk) {
+  SubmitPlan plan = MakeTestPlan("a", 2, 1);
+  plan.requirement = {.memory_bytes = int64_t{4} << 30, .labels = {"big", "nowhere"}};
+  rig.Submit(plan);
+  EXPECT_TRUE(worker.Sync().desired.empty());
+  plan.sweep.name = plan.sweep.sweep_id = "b";
+  plan.requirement = {.labels = {"big"}};
+  rig.Submit(plan);
+  EXPECT_TRUE(worker.Sync().desired.empty());
+  EXPECT_THAT(rig.scheduler->Explain(1, rig.now()).text, HasSubstr("labels big."));
+  rig.Restart();
+  worker.info.add_labels("big");
+  EXPECT_EQ(worker.Sync().desired.size(), 1u);
+  // What asks for more takes nothing back.
+  plan.sweep.name = plan.sweep.sweep_id = "c";
+  plan.requirement = {.labels = {"big", "bigger"}};
+  rig.Submit(plan);
+  EXPECT_EQ(worker.Sync({worker.Success(1)}).desired.size(), 1u);
+}
+
 TEST_F(SchedulerTest, ADrainedWorkerFinishesAndTakesNothingNewUntilItsNextStart) {
   rig.Submit(MakeTestPlan("a", 3, 0));
   worker.Sync();

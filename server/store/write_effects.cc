@@ -61,13 +61,14 @@ absl::Status UpdateJobs(Connection& db, const std::vector<JobRecord>& jobs) {
       db.Prepare(
           "UPDATE jobs SET state = ?, parent = ?, attempt = ?, attempt_state = ?, failures = ?, outcome = ?, "
           "diverged_at_step = ?, worker_id = ?, slot = ?, failure_kind = ?, failure_message = ?, started_at_us = ?, "
-          "ended_at_us = ?, sealed = ? WHERE row = ?"));
+          "ended_at_us = ?, sealed = ?, requires_memory_bytes = ?, requires_labels = ? WHERE row = ?"));
   for (const JobRecord& job : jobs) {
     const FailureColumns failure = LastFailure(job);
     update.BindAll(StateName(job.state), OrNull(job.parent), job.attempt, AttemptStateName(job.attempt_state),
                    job.failures, OutcomeName(job.outcome), OrNull(job.diverged_at_step), OrNull(job.worker_id),
                    job.worker_id.empty() ? std::nullopt : std::optional<int64_t>(job.slot), failure.kind,
-                   failure.message, OrNull(job.started_at_us), OrNull(job.ended_at_us), job.sealed, job.row);
+                   failure.message, OrNull(job.started_at_us), OrNull(job.ended_at_us), job.sealed,
+                   job.requirement.memory_bytes, ToJsonArray(job.requirement.labels), job.row);
     ABLATE_RETURN_IF_ERROR(update.Run());
   }
   return absl::OkStatus();
