@@ -5,22 +5,27 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/files.h"
 #include "base/status_macros.h"
+#include "cli/command_line.h"
 #include "cli/local_server.h"
 
 extern char** environ;
@@ -29,11 +34,13 @@ namespace ablate {
 namespace {
 
 constexpr int kDefaultPort = 7480;
+constexpr char kLoopback[] = "127.0.0.1:";
 constexpr auto kPoll = std::chrono::milliseconds(20);
 constexpr auto kStart = std::chrono::seconds(120);  // a large database may have to be migrated
 constexpr auto kStop = std::chrono::seconds(20);
 
 std::string PidFile(const std::string& data_dir) { return JoinPath(data_dir, "dashboard.pid"); }
+std::string PortFile(const std::string& data_dir) { return JoinPath(data_dir, "dashboard.port"); }
 
 // When the process started, in ticks since the machine did: with it, a number that was given again is not mistaken for
 // the old process. "" where there is none, or it has ended and nobody has asked how.
@@ -141,17 +148,60 @@ std::optional<std::string> DashboardLink(const std::string& data_dir) {
   return link.empty() ? std::nullopt : std::optional<std::string>(link);
 }
 
-std::string DefaultDashboardAddress() {
+absl::Status CheckDashboardAddress(const std::string& http) {
+  const size_t colon = http.rfind(':');
+  const std::string host = http.substr(0, colon), port = colon == std::string::npos ? "" : http.substr(colon + 1);
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  int number = 0;
+  const bool digits = !port.empty() && port.find_first_not_of("0123456789") == std::string::npos;
+  if (!host.empty() && (bracketed || host.find(':') == std::string::npos) && digits && absl::SimpleAtoi(port, &number) &&
+      number <= 65535)
+    return absl::OkStatus();
+  return UsageError(absl::StrCat("--http: \"", http, "\" is not HOST:PORT, e.g. 127.0.0.1:7480 or [::1]:7480"));
+}
+
+bool IsFreeHere(const std::string& loopback_address) {
+  int port = 0;
+  if (!absl::SimpleAtoi(loopback_address.substr(loopback_address.rfind(':') + 1), &port)) return false;
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
-  address.sin_port = htons(kDefaultPort);
+  address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   const int yes = 1;
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  const bool free = fd >= 0 && ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 && ::listen(fd, 1) == 0;
+  // Without listen(): a server that begins meanwhile is not in our way, nor we in its.
+  const bool free = fd >= 0 && ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
   if (fd >= 0) ::close(fd);
-  return absl::StrCat("127.0.0.1:", free ? kDefaultPort : 0);
+  return free;
+}
+
+std::string UsualDashboardAddress(const std::string& data_dir) {
+  const std::string kept = ReadFile(PortFile(data_dir)).value_or("");
+  int last = 0;
+  if (!absl::SimpleAtoi(kept, &last) || last <= 0 || last > 65535) last = kDefaultPort;
+  for (const int port : {last, kDefaultPort}) {
+    std::string address = absl::StrCat(kLoopback, port);
+    if (IsFreeHere(address)) return address;
+  }
+  return absl::StrCat(kLoopback, 0);
+}
+
+void KeepDashboardPort(const std::string& data_dir) {
+  const std::string link = DashboardLink(data_dir).value_or(""), begin = absl::StrCat("http://", kLoopback);
+  if (!absl::StartsWith(link, begin)) return;
+  // A folder that takes no file has no memory, and a page all the same.
+  (void)WriteFileAtomic(PortFile(data_dir), absl::StrCat(std::atoi(link.c_str() + begin.size()), "\n"));
+}
+
+DashboardStartLock::DashboardStartLock(const std::string& data_dir)
+    : fd_(::open(data_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  while (fd_ >= 0 && ::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
+  }
+}
+
+DashboardStartLock::~DashboardStartLock() {
+  if (fd_ >= 0) ::close(fd_);
 }
 
 }  // namespace ablate

@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <cstdio>
+#include <optional>
 #include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/certificates.h"
 #include "base/files.h"
 #include "base/status_macros.h"
 #include "cli/background_dashboard.h"
@@ -27,13 +29,37 @@ void SayHowToStop(pid_t pid, const std::string& dir) {
                    ShellQuoted(dir), " --stop"));
 }
 
-// With the usual port, or a free one where somebody was faster.
-template <typename Start>
-auto StartSomewhere(const Invocation& invocation, const Start& start) {
-  if (invocation.Has("--http")) return start(invocation.Get("--http"));
-  auto started = start(DefaultDashboardAddress());
-  return !started.ok() && absl::StrContains(started.status().message(), "another program listens") ? start("127.0.0.1:0")
-                                                                                                  : std::move(started);
+// The certificate is one that no browser knows, and the page asks for a token.
+void SayHowToEnter(const std::string& link, const std::string& dir) {
+  if (!absl::StartsWith(link, "https://")) return;
+  const absl::StatusOr<std::string> pem = ReadFile(JoinPath(dir, "tls/certificate.pem"));
+  const absl::StatusOr<std::string> fingerprint = pem.ok() ? CertificateFingerprint(*pem) : pem;
+  if (fingerprint.ok()) Say(absl::StrCat("compare the certificate that the browser shows with ", *fingerprint));
+  Say(absl::StrCat("a token for who reads: ablate token create --role read --name NAME --data-dir ", ShellQuoted(dir)));
+}
+
+// Null: no coordinator has the folder open.
+absl::StatusOr<std::optional<int>> ShowRunning(const Invocation& invocation, const std::string& dir) {
+  const std::optional<std::string> running = RunningServer(dir);
+  if (!running.has_value()) return std::nullopt;
+  const std::optional<std::string> link = DashboardLink(dir);
+  if (!link.has_value()) {
+    return absl::FailedPreconditionError(absl::StrCat(dir, " is in use by a coordinator at ", *running,
+                                                      " that serves no page: start it with `ablate-server --http ADDR`"));
+  }
+  PrintLink(*link);
+  const std::optional<pid_t> pid = BackgroundDashboard(dir);
+  if (const std::string http = invocation.Get("--http"); !http.empty() && *link != absl::StrCat("http://", http, "/")) {
+    Say(absl::StrCat("--http ", http, " was not used: the page of ", dir, " is served already; end that server first",
+                     pid.has_value() ? " (--stop)" : ""));
+  }
+  if (pid.has_value()) {
+    SayHowToEnter(*link, dir);
+    SayHowToStop(*pid, dir);
+  } else {
+    Say(absl::StrCat("served by the coordinator that has ", dir, " open"));
+  }
+  return kExitDone;
 }
 
 }  // namespace
@@ -54,37 +80,39 @@ absl::StatusOr<int> RunDashboard(const Invocation& invocation) {
     return absl::NotFoundError(absl::StrCat(
         dir, " has no ablate.db: it is not the folder of a run (--data-dir of `ablate run` or ablate-server)"));
   }
-  if (const std::optional<std::string> running = RunningServer(dir)) {
-    const std::optional<std::string> link = DashboardLink(dir);
-    if (!link.has_value()) {
-      return absl::FailedPreconditionError(absl::StrCat(dir, " is in use by a coordinator at ", *running,
-                                                        " that serves no page: start it with `ablate-server --http ADDR`"));
-    }
-    PrintLink(*link);
-    const std::optional<pid_t> pid = BackgroundDashboard(dir);
-    if (pid.has_value()) {
-      SayHowToStop(*pid, dir);
-    } else {
-      Say(absl::StrCat("served by the coordinator that has ", dir, " open"));
-    }
-    return kExitDone;
-  }
+  const std::string http = invocation.Get("--http");
+  if (invocation.Has("--http")) ABLATE_RETURN_IF_ERROR(CheckDashboardAddress(http));
+  const bool background = invocation.Has("--background");
+  std::optional<DashboardStartLock> lock;
+  if (background) lock.emplace(dir);
+  ABLATE_ASSIGN_OR_RETURN(const std::optional<int> shown, ShowRunning(invocation, dir));
+  if (shown.has_value()) return *shown;
 
-  if (invocation.Has("--background")) {
-    ABLATE_ASSIGN_OR_RETURN(const pid_t pid, StartSomewhere(invocation, [&](const std::string& http) {
-                              return StartBackgroundDashboard(dir, http);
-                            }));
-    PrintLink(DashboardLink(dir).value_or(""));
-    SayHowToStop(pid, dir);
+  if (background) {
+    const absl::StatusOr<pid_t> pid =
+        StartWithPage(dir, http, [&](const std::string& address) { return StartBackgroundDashboard(dir, address); });
+    if (!pid.ok()) {
+      // A coordinator of another kind may have been faster.
+      ABLATE_ASSIGN_OR_RETURN(const std::optional<int> other, ShowRunning(invocation, dir));
+      if (other.has_value()) return *other;
+      return pid.status();
+    }
+    const std::string link = DashboardLink(dir).value_or("");
+    PrintLink(link);
+    SayHowToEnter(link, dir);
+    SayHowToStop(*pid, dir);
     return kExitDone;
   }
 
   CatchStopSignals("\n");
   const std::string log = JoinPath(dir, "server.log");
-  ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<LocalServer> server,
-                          StartSomewhere(invocation, [&](const std::string& http) { return LocalServer::Start(dir, log, http); }));
+  ABLATE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<LocalServer> server,
+      StartWithPage(dir, http, [&](const std::string& address) { return LocalServer::Start(dir, log, address); }));
   const DeferStop defer;
-  PrintLink(DashboardLink(dir).value_or(""));
+  const std::string link = DashboardLink(dir).value_or("");
+  PrintLink(link);
+  SayHowToEnter(link, dir);
   Say("Ctrl-C ends it; no worker comes to this server, so nothing runs on");
   while (StopCount() == 0) {
     if (server->HasExited()) return UnreachableError(absl::StrCat("ablate-server ended; its log is ", log, ":\n", Tail(log)));

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -210,6 +212,28 @@ absl::StatusOr<v1::Sweep> Submit(Client* client, const SweepInput& input, Progre
   return submitted.sweep();
 }
 
+// The worker takes the jobs of every sweep of the folder, the oldest first: those of another one may keep this one at
+// nothing done for long.
+absl::Status SayOthers(Client* client, const v1::Sweep& ours, const std::string& dir) {
+  std::vector<std::string> names;
+  v1::ListSweepsRequest request;
+  request.set_page_size(1000);
+  do {
+    ABLATE_ASSIGN_OR_RETURN(const v1::ListSweepsResponse listed, client->Call(&v1::Sweeps::Stub::ListSweeps, request));
+    for (const v1::Sweep& sweep : listed.sweeps()) {
+      const bool goes_on = sweep.state() == v1::SWEEP_RUNNING && !IsPaused(sweep);
+      if (goes_on && sweep.sweep_id() != ours.sweep_id()) names.push_back(sweep.name());
+    }
+    request.set_page_token(listed.next_page_token());
+  } while (!request.page_token().empty());
+  if (names.empty()) return absl::OkStatus();
+  Say(absl::StrCat("unfinished in this folder, too, and their jobs run as well, the older ones first: ",
+                   absl::StrJoin(names, ", "), "; who does not want one:"));
+  for (const std::string& name : names)
+    Say(absl::StrCat("  ablate sweep cancel ", name, " --data-dir ", ShellQuoted(dir)));
+  return absl::OkStatus();
+}
+
 // What grows with every bit of work that is done.
 int64_t WorkDone(const v1::Sweep& sweep) {
   return sweep.jobs().succeeded() + sweep.jobs().failed() + sweep.jobs().cancelled() + sweep.steps_done();
@@ -221,7 +245,8 @@ absl::StatusOr<int> RunRun(const Invocation& invocation) {
   CatchStopSignals("\nstopped; the same command again resumes\n");
   ABLATE_ASSIGN_OR_RETURN(const int64_t slots, invocation.GetInteger("--slots", Cores(), 1, 4096));
   ABLATE_ASSIGN_OR_RETURN(const std::optional<int32_t> max_failures, MaxFailures(invocation));
-  const std::string http = invocation.Get("--http", "127.0.0.1:0");
+  const std::string http = invocation.Get("--http");
+  if (invocation.Has("--http") && http != "off") ABLATE_RETURN_IF_ERROR(CheckDashboardAddress(http));
   Progress progress(stderr);
   ABLATE_ASSIGN_OR_RETURN(const SweepInput input, ReadInput(invocation, &progress, /*need_data=*/false));
   const std::string dir = invocation.Get("--data-dir", absl::StrCat("ablate-runs/", input.spec.name()));
@@ -243,8 +268,11 @@ absl::StatusOr<int> RunRun(const Invocation& invocation) {
   }
   const std::string again =
       absl::StrCat("ablate run ", ShellQuoted(invocation.arguments[0]), " --data-dir ", ShellQuoted(dir));
+  const auto start = [&](const std::string& address) {
+    return LocalServer::Start(dir, JoinPath(dir, "server.log"), address);
+  };
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<LocalServer> server,
-                          LocalServer::Start(dir, JoinPath(dir, "server.log"), http == "off" ? "" : http));
+                          http == "off" ? start("") : StartWithPage(dir, http, start));
   Client client(server->address());
   bool created = false;
   ABLATE_ASSIGN_OR_RETURN(v1::Sweep sweep, Submit(&client, input, &progress, max_failures, &created));
@@ -261,6 +289,7 @@ absl::StatusOr<int> RunRun(const Invocation& invocation) {
     const DeferStop defer;
     Say(absl::StrCat(created ? "running " : "resuming ", sweep.name(), " on ", Counted(slots, "slot"),
                      "; logs and results are in ", dir));
+    ABLATE_RETURN_IF_ERROR(SayOthers(&client, sweep, dir));
     if (const std::optional<std::string> link = DashboardLink(dir)) Say(absl::StrCat("dashboard: ", *link));
     LocalWorker worker(server->address(), dir, slots, input.spec.executor() == v1::EXECUTOR_NOOP);
     ABLATE_RETURN_IF_ERROR(worker.KeepRunning(0));

@@ -416,9 +416,9 @@ const std::vector<Command>& Commands() {
        0,
        0,
        "serve the page over the folder of a run",
-       "Prints the link and serves until Ctrl-C, on 127.0.0.1:7480 or, if that is taken, on a free port. A coordinator that "
-       "has the\n"
-       "folder open and serves a page already is left alone: then only the link is printed.",
+       "Prints the link and serves until Ctrl-C, on 127.0.0.1 and the port of the folder's last page, or 7480, or if that is\n"
+       "taken a free one. A coordinator that has the folder open and serves a page already is left alone: then only the\n"
+       "link is printed.",
        "ablate dashboard --data-dir ablate-runs/quickstart --background",
        {"--data-dir", "--http", "--background", "--stop"},
        &RunDashboard},

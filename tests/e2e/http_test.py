@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import threading
@@ -144,9 +145,37 @@ class Http(ClusterTest):
                 file.write(noop_yaml("noop", 3))
             run = self.box.ablate("run", "noop.yaml", "--data-dir", self.box.data_dir)
             self.assertIn("was stopped", run.stderr)
-            self.assertRegex(run.stderr, r"dashboard: http://127\.0\.0\.1:\d+/")
+            # At the same address: a page that is open goes on.
+            self.assertIn(f"dashboard: {link}\n", run.stderr)
             self.assertEqual(self.box.ablate("dashboard", "--data-dir", self.box.data_dir, "--stop", check=False).returncode, 5)
-            self.box.ablate("dashboard", "--data-dir", self.box.data_dir, "--background", "--http", "127.0.0.1:0")
+            # Two at once: one server, and both say which.
+            both = [subprocess.Popen([*command, "--background"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+            for process in both:
+                out, err = process.communicate(timeout=60)
+                self.assertEqual((process.returncode, out.strip()), (0, link), err)
+                self.assertIn("--stop", err)
+            # Whose address counts is said.
+            other = self.box.ablate("dashboard", "--data-dir", self.box.data_dir, "--http", "127.0.0.1:1")
+            self.assertEqual(other.stdout.strip(), link)
+            self.assertIn("--http 127.0.0.1:1 was not used", other.stderr)
+            for wrong in ("127.0.0.1:99999", "foo", ":1", "127.0.0.1:-1", "::1:80", "127.0.0.1:"):
+                for words in (["dashboard"], ["run", "noop.yaml"]):
+                    answer = self.box.ablate(*words, "--data-dir", self.box.data_dir, "--http", wrong, check=False)
+                    self.assertEqual(answer.returncode, 2, answer.stderr)
+                    self.assertIn("HOST:PORT", answer.stderr)
+            self.box.ablate("dashboard", "--data-dir", self.box.data_dir, "--stop")
+            self.assertFalse(os.path.exists(os.path.join(self.box.data_dir, "tls")))
+            # A port that somebody else has now is left to them.
+            with socket.create_server(("127.0.0.1", int(link.rstrip("/").rsplit(":", 1)[1]))):
+                moved = self.box.ablate("dashboard", "--data-dir", self.box.data_dir, "--background").stdout.strip()
+            self.assertNotEqual(moved, link)
+            self.assertEqual(moved, self.link())
+            self.box.ablate("dashboard", "--data-dir", self.box.data_dir, "--stop")
+            # Beyond loopback: what one needs to get in.
+            beyond = self.box.ablate("dashboard", "--data-dir", self.box.data_dir, "--background", "--http", "0.0.0.0:0")
+            self.assertTrue(beyond.stdout.startswith("https://"), beyond.stdout)
+            self.assertRegex(beyond.stderr, r"sha256:[0-9a-f]{64}")
+            self.assertIn(f"ablate token create --role read --name NAME --data-dir {self.box.data_dir}", beyond.stderr)
         finally:
             self.box.ablate("dashboard", "--data-dir", self.box.data_dir, "--stop", check=False)
         for name in ("dashboard.pid", "dashboard.address", "server.address"):

@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from harness import BIN, ClusterTest, sweep_yaml
+from harness import BIN, ClusterTest, noop_yaml, sweep_yaml
 
 STEPS = 3000
 
@@ -112,6 +112,19 @@ class Run(ClusterTest):
         self.assertIn("absent.txt", answer.stderr)
         self.assertFalse(os.path.exists(data_dir))
         self.assertEqual(self.box.ablate("run", check=False).returncode, 2)
+
+    def test_says_which_other_sweeps_of_the_folder_run_too(self):
+        data_dir = os.path.join(self.box.dir, "shared")
+        for name, seconds, flags, code in (("older", 600, ("--timeout", "0.1"), 3), ("newer", 0, ("--timeout", "0.1"), 3)):
+            with open(self.file, "w", encoding="utf-8") as file:
+                file.write(noop_yaml(name, 4, seconds=seconds))
+            answer = self.box.ablate("run", self.file, "--data-dir", data_dir, "--slots", "1", "--http", "off", *flags, check=False)
+            self.assertEqual(answer.returncode, code, answer.stderr)
+            self.assertEqual("ablate sweep cancel older --data-dir " + data_dir in answer.stderr, name == "newer", answer.stderr)
+        # Cancelled, it is no longer in the way.
+        self.box.ablate("sweep", "cancel", "older", "--data-dir", data_dir)
+        answer = self.box.ablate("run", self.file, "--data-dir", data_dir, "--http", "off")
+        self.assertNotIn("older", answer.stderr)
 
     def test_time_out(self):
         process = self.start(os.path.join(self.box.dir, "short"), "--timeout", "0.1")
