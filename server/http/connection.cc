@@ -104,9 +104,9 @@ HttpConnection::~HttpConnection() {
 bool HttpConnection::Wait(short events, Deadline deadline) const {
   for (;;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    if (left.count() < 0) return false;
+    if (left.count() < 0 || (give_up_ && give_up_())) return false;
     pollfd item = {fd_, events, 0};
-    const int ready = ::poll(&item, 1, static_cast<int>(std::min<int64_t>(left.count(), 60'000)) + 1);
+    const int ready = ::poll(&item, 1, static_cast<int>(std::min<int64_t>(left.count(), give_up_ ? 100 : 60'000)) + 1);
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return false;
   }

@@ -6,8 +6,10 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "server/access/listener.h"
@@ -50,6 +52,8 @@ class HttpConnection {
   bool Write(std::string_view bytes, Deadline deadline);
   // Whether a Read would have an answer within this time.
   bool WaitToRead(std::chrono::milliseconds time);
+  // While one is set, it is asked every 100 ms of waiting; true ends the wait as its deadline would.
+  void SetGiveUp(std::function<bool()> give_up) { give_up_ = std::move(give_up); }
   // The client has closed its end. Quick.
   bool PeerGone() const;
   // Ends our side and throws away what still comes, for a moment: closed with unread bytes, a socket is reset, and the
@@ -64,6 +68,7 @@ class HttpConnection {
   const int fd_;
   ssl_st* tls_ = nullptr;
   bool broken_ = false;
+  std::function<bool()> give_up_;
 };
 
 }  // namespace ablate

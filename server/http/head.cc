@@ -23,7 +23,24 @@ bool IsNameLetter(unsigned char c) {
   return std::isalnum(c) != 0 || std::string_view("!#$%&'*+-.^_`|~").find(static_cast<char>(c)) != std::string_view::npos;
 }
 
+// METHOD TARGET HTTP/1.0 or 1.1.
+bool IsRequestLine(std::string_view line) {
+  const size_t first = line.find(' '), second = first == std::string_view::npos ? first : line.find(' ', first + 1);
+  if (first == 0 || second == std::string_view::npos || second == first + 1) return false;
+  const std::string_view version = line.substr(second + 1);
+  return (version == "HTTP/1.1" || version == "HTTP/1.0") &&
+         std::all_of(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(first), [](char c) { return c >= 'A' && c <= 'Z'; });
+}
+
 }  // namespace
+
+bool HasBareLineEnd(std::string_view received, size_t from) {
+  for (size_t i = from == 0 ? 0 : from - 1; i < received.size(); ++i) {
+    if (received[i] == '\n' && (i == 0 || received[i - 1] != '\r')) return true;
+    if (received[i] == '\r' && i + 1 < received.size() && received[i + 1] != '\n') return true;
+  }
+  return false;
+}
 
 size_t FindHeadEnd(std::string_view received, size_t from) {
   const size_t end = received.find("\r\n\r\n", from < 3 ? 0 : from - 3);
@@ -47,6 +64,7 @@ HttpHead ScanHead(std::string_view head) {
       if (line.empty()) break;
       if (line.size() > kMaxHttpLineBytes)
         return Refused(414, absl::StrCat("the address is longer than ", kMaxHttpLineBytes, " bytes"));
+      if (!IsRequestLine(line)) return Refused(400, "the first line is no request of HTTP/1.1, such as GET / HTTP/1.1");
       absl::StrAppend(&scanned.text, ToAbsl(line), "\r\n");
       continue;
     }

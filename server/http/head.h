@@ -25,7 +25,10 @@ struct HttpHead {
 // search ended.
 size_t FindHeadEnd(std::string_view received, size_t from);
 
-// `head` as FindHeadEnd delimits it. 400: no request line, control characters, bare line ends, continued lines, a
+// Whether a line ends with CR or LF alone, in what came of a head that is not whole yet. `from`: as FindHeadEnd.
+bool HasBareLineEnd(std::string_view received, size_t from);
+
+// `head` as FindHeadEnd delimits it. 400: no request line of HTTP/1.0 or 1.1, control characters, bare line ends, continued lines, a
 // repeated or strange Content-Length; 411: a body without a length beforehand; 413, 414, 431: too long.
 HttpHead ScanHead(std::string_view head);
 

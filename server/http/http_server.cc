@@ -82,11 +82,10 @@ bool TagMatches(std::string_view if_none_match, const std::string& tag) {
   return false;
 }
 
-HttpResponse NotModified(const std::string& etag, std::string_view cache, size_t length) {
+HttpResponse NotModified(const std::string& etag, std::string_view cache) {
   HttpResponse response;
   response.status = 304;
   response.headers = {{"ETag", etag}, {"Cache-Control", std::string(cache)}, {"Vary", "Accept-Encoding"}};
-  response.length_without_body = length;
   return response;
 }
 
@@ -97,8 +96,8 @@ HttpResponse JsonResponse(const HttpRequest& request, std::string json) {
   const std::string etag = absl::StrCat("\"", tag, gzip ? "-gzip\"" : "\"");
   const std::string if_none_match(request.Header("if-none-match"));
   const bool cacheable = request.method == "GET";
+  if (cacheable && TagMatches(if_none_match, tag)) return NotModified(etag, "no-cache");
   if (gzip) json = Gzip(json, kGzipLevel);
-  if (cacheable && TagMatches(if_none_match, tag)) return NotModified(etag, "no-cache", json.size());
   HttpResponse response;
   response.media_type = kJson;
   response.body = std::move(json);
@@ -114,6 +113,16 @@ std::string Event(std::string_view name, std::string_view json) {
 }
 
 bool IsApi(std::string_view path) { return path == "/api" || path.substr(0, 5) == "/api/"; }
+
+// The page reads its address by itself, whatever is in it.
+absl::StatusOr<Target> TargetOf(const HttpRequest& request) {
+  absl::StatusOr<Target> target = ParseTarget(request.target);
+  std::string path = request.target.substr(0, request.target.find('?'));
+  if (target.ok() || path.substr(0, 1) != "/" || IsApi(path)) return target;
+  Target of_page;
+  of_page.path = std::move(path);
+  return of_page;
+}
 
 std::set<std::string> Names(const std::vector<std::pair<std::string, std::string>>& fields) {
   std::set<std::string> names;
@@ -165,7 +174,7 @@ std::optional<HttpResponse> Handler::Refuse(const HttpRequest& request) {
   const bool has_origin = request.HasHeader("origin");
   if (const absl::Status status = origins_.Check(request.Header("host"), has_origin, request.Header("origin")); !status.ok())
     return ErrorResponse(status);
-  const absl::StatusOr<Target> target = ParseTarget(request.target);
+  const absl::StatusOr<Target> target = TargetOf(request);
   if (!target.ok()) return ErrorResponse(target.status());
   std::string allowed = "GET, HEAD";
   absl::Status not_served = absl::UnimplementedError("the page takes GET and HEAD");
@@ -198,7 +207,7 @@ std::optional<HttpResponse> Handler::Refuse(const HttpRequest& request) {
 }
 
 HttpResponse Handler::Answer(const HttpRequest& request) {
-  const absl::StatusOr<Target> target = ParseTarget(request.target);
+  const absl::StatusOr<Target> target = TargetOf(request);
   if (!target.ok()) return ErrorResponse(target.status());
   if (!IsApi(target->path)) return File(*target, request);
   std::string allowed;
@@ -316,7 +325,7 @@ absl::StatusOr<HttpResponse> Handler::Changes(const Target& target, const HttpRe
 }
 
 HttpResponse Handler::File(const Target& target, const HttpRequest& request) {
-  if (files_.empty()) {
+  if (files_.empty() && !IsFileName(target.path)) {
     HttpResponse response;
     response.media_type = MediaType(".html");
     response.constant_body = FallbackPage();
@@ -328,6 +337,7 @@ HttpResponse Handler::File(const Target& target, const HttpRequest& request) {
   const std::string cache = IsImmutable(*file) ? "public, max-age=31536000, immutable" : "no-cache";
   const bool gzip = file->gzipped && AcceptsGzip(request.Header("accept-encoding"));
   const std::string tag(file->sha256.substr(0, 32)), etag = absl::StrCat("\"", tag, gzip ? "-gzip\"" : "\"");
+  if (TagMatches(request.Header("if-none-match"), tag)) return NotModified(etag, cache);
   HttpResponse response;
   if (gzip || !file->gzipped) {
     response.constant_body = file->bytes;
@@ -336,8 +346,6 @@ HttpResponse Handler::File(const Target& target, const HttpRequest& request) {
     if (!plain.ok()) return ErrorResponse(plain.status());
     response.body = *std::move(plain);
   }
-  if (TagMatches(request.Header("if-none-match"), tag))
-    return NotModified(etag, cache, response.body.size() + response.constant_body.size());
   response.media_type = MediaType(file->path);
   response.headers = {{"ETag", etag}, {"Cache-Control", cache}, {"Vary", "Accept-Encoding"}};
   if (gzip) response.headers.emplace_back("Content-Encoding", "gzip");

@@ -131,6 +131,8 @@ TEST_F(HttpServerTest, AnswersInJsonWithATagThatSparesTheBody) {
     const TestResponse again = client.Get("/api/v1/sweeps/quick/table?metrics=acc", absl::StrCat("If-None-Match: ", given, "\r\n"));
     EXPECT_EQ(again.status, 304) << given;
     EXPECT_EQ(again.headers.at("etag"), tag);
+    EXPECT_EQ(again.headers.count("content-length"), 0u);
+    EXPECT_EQ(again.headers.at("keep-alive"), "timeout=15, max=1000");
     EXPECT_EQ(again.body, "");
   }
   const TestResponse other = client.Get("/api/v1/sweeps/quick/table?metrics=loss", absl::StrCat("If-None-Match: ", tag, "\r\n"));
@@ -164,7 +166,8 @@ TEST_F(HttpServerTest, CompressesWhatIsLargeOnceAndOnlyForWhomItMay) {
 TEST_F(HttpServerTest, ServesThePageToEveryPathThatIsNoFile) {
   Start();
   TestClient client(server_->address());
-  for (const char* path : {"/", "/sweeps/p.15?tab=curves", "/index.html", "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd"}) {
+  for (const char* path : {"/", "/sweeps/p.15?tab=curves", "/index.html", "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/jobs/%", "/jobs/%00",
+                           "/jobs/%zz?%"}) {
     const TestResponse page = client.Get(path);
     EXPECT_EQ(page.status, 200) << path;
     EXPECT_EQ(page.body, "<html>the page</html>") << path;
@@ -178,7 +181,10 @@ TEST_F(HttpServerTest, ServesThePageToEveryPathThatIsNoFile) {
   const TestResponse asset = client.Get("/assets/a-12.js");
   EXPECT_EQ(asset.body, "code");
   EXPECT_THAT(asset.headers.at("cache-control"), HasSubstr("immutable"));
-  EXPECT_EQ(client.Get("/assets/b-12.js").status, 404);
+  for (const char* path : {"/assets/b-12.js", "/favicon.ico", "/robots.txt?a=b"}) {
+    EXPECT_EQ(ErrorCode(client.Get(path)), "NOT_FOUND") << path;
+  }
+  EXPECT_EQ(client.Get("/api/v1/jobs/%").status, 400);
   EXPECT_EQ(ErrorCode(client.Get("/api/nothing")), "NOT_FOUND");
   EXPECT_EQ(client.Post("/", "{}").status, 405);
 }
@@ -189,6 +195,7 @@ TEST_F(HttpServerTest, WithoutAPageSaysHowToGetIt) {
   const TestResponse page = Get("/sweeps/quick");
   EXPECT_EQ(page.status, 200);
   EXPECT_THAT(page.body, HasSubstr("nodejs npm"));
+  EXPECT_EQ(Get("/favicon.ico").status, 404);
 }
 
 TEST_F(HttpServerTest, ErrorsHaveTheirCodeInHttpAndInJson) {
@@ -430,6 +437,11 @@ TEST_F(HttpServerTest, WrongRequestsGetAnErrorAndNobodyElseNotices) {
       {"GET /\r\n\r\n", 400},
       {"GET / HTTP/2.0\r\nHost: localhost\r\n\r\n", 400},
       {"get / HTTP/1.1\r\nHost: localhost\r\n\r\n", 400},
+      {"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n", 400},
+      {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400},
+      // At once, and not when its time is over.
+      {"GET / HTTP/1.1\nHost: localhost\n\n", 400},
+      {"GET / HTTP/1.1\r\nHost: localhost\n", 400},
       {"GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 400},
       {"GET / HTTP/1.1\r\n\r\n", 403},
       {"\r\n\r\n", 400},
@@ -490,6 +502,44 @@ TEST_F(HttpServerTest, ManyConnectionsAreBounded) {
     });
     ASSERT_TRUE(served) << i;
   }
+}
+
+TEST_F(HttpServerTest, WhatIsNoHttpEndsItsConnectionAtOnce) {
+  options_.listener.head_seconds = 600;
+  Start();
+  for (const char* request : {"PRI * HTTP/2.0\r\n\r\n", "get / HTTP/1.1\r\nHost: localhost\r\n\r\n", "GET / HTTP/9.9\r\n\r\n",
+                              "GET /\r\n\r\n", "GET / HTTP/1.1\nHost: localhost\n\n", "GET / HTTP/1.1\r\nHost: localhost\rX"}) {
+    TestClient client(server_->address());
+    client.Send(request);
+    const TestResponse response = client.Read();
+    EXPECT_EQ(response.status, 400) << request;
+    EXPECT_EQ(response.headers.at("connection"), "close") << request;
+    EXPECT_FALSE(client.Receive()) << request;
+  }
+}
+
+TEST_F(HttpServerTest, HalfOpenHeadsMakeWayWhereItIsCrowded) {
+  options_.listener.max_connections = 8;
+  options_.listener.head_seconds = 600;
+  options_.listener.crowded_head_seconds = 0.2;
+  Start();
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (int i = 0; i < 20; ++i) {
+    clients.push_back(std::make_unique<TestClient>(server_->address()));
+    clients.back()->Send("GET / HTT");
+  }
+  EXPECT_TRUE(Eventually([&] { return TestClient(server_->address()).Get("/api/v1/health").status == 200; }));
+}
+
+TEST_F(HttpServerTest, SaysThatItIsFullAsItSaysEverything) {
+  options_.listener.max_connections = 0;
+  Start();
+  TestClient client(server_->address());
+  const TestResponse response = client.Read();
+  EXPECT_EQ(response.status, 503);
+  EXPECT_EQ(ErrorCode(response), "UNAVAILABLE");
+  EXPECT_EQ(response.headers.at("retry-after"), "2");
+  EXPECT_EQ(response.headers.count("content-security-policy"), 1u);
 }
 
 TEST_F(HttpServerTest, SaysWhyItCannotListen) {

@@ -87,6 +87,23 @@ TEST(Head, RefusesWhatTwoReadersCouldReadDifferently) {
       << "cookies of other programs on this machine";
 }
 
+TEST(Head, IsOfHttp1) {
+  for (const char* line : {"GET / HTTP/1.1", "HEAD /a?b HTTP/1.0", "PURGE * HTTP/1.1"})
+    EXPECT_EQ(ScanHead(absl::StrCat(line, "\r\n\r\n")).status, 0) << line;
+  for (const char* line : {"GET /", "GET  / HTTP/1.1", " / HTTP/1.1", "GET / HTTP/1.1 ", "GET / HTTP/1.2", "GET / HTTP/2.0", "get / HTTP/1.1",
+                           "PRI * HTTP/2.0", "GET", "HTTP/1.1", "GET / a HTTP/1.1"})
+    EXPECT_EQ(ScanHead(absl::StrCat(line, "\r\n\r\n")).status, 400) << line;
+}
+
+TEST(Head, WithABareLineEndIsSeenBeforeItIsWhole) {
+  for (const char* part : {"GET / HTTP/1.1\n", "GET / HTTP/1.1\r\nHost: a\n", "\n", "GET / HTTP/1.1\rH"}) {
+    EXPECT_TRUE(HasBareLineEnd(part, 0)) << part;
+  }
+  EXPECT_FALSE(HasBareLineEnd("GET / HTTP/1.1\r\nHost: a\r", 0)) << "its LF may come";
+  EXPECT_TRUE(HasBareLineEnd("GET / HTTP/1.1\rX", 15)) << "in two parts";
+  EXPECT_FALSE(HasBareLineEnd("GET / HTTP/1.1\r\n", 15));
+}
+
 TEST(Head, OfAnyBytesIsReadWithinThem) {
   std::mt19937 random(7);
   const std::string letters("GET / HTTP/1.1\r\n:\0\x7f\xff %0a", 25);
@@ -406,6 +423,8 @@ TEST(Page, IsTheFileOrThePageThatReadsTheAddress) {
   EXPECT_EQ(files.Find("/icon.svg")->bytes, "icon");
   EXPECT_EQ(files.Find("/assets/index-4f2c.js")->bytes, "code");
   EXPECT_EQ(files.Find("/assets/index-0000.js"), nullptr) << "never the page in place of a script";
+  EXPECT_EQ(files.Find("/favicon.ico"), nullptr);
+  EXPECT_EQ(files.Find("/jobs/%")->bytes, "page");
   EXPECT_TRUE(IsImmutable(*files.Find("/assets/index-4f2c.js")));
   EXPECT_FALSE(IsImmutable(*files.Find("/")));
   EXPECT_EQ(MediaType("/a.js"), "text/javascript; charset=utf-8");

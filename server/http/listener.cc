@@ -35,6 +35,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kSlice{100};          // how soon a waiting connection sees that the server stops
 constexpr milliseconds kLinger{500};
 constexpr int kNiceness = 5;
+constexpr int kMaxRequests = 1000;           // of a connection
 constexpr milliseconds kWritePatience{20'000};
 constexpr size_t kSlowestBytesPerMs = 10;    // a client that takes an answer more slowly is cut off
 
@@ -113,7 +114,7 @@ class Parser final : public httplib::Server {
     set_default_headers(std::move(headers));
     set_payload_max_length(kMaxHttpBodyBytes);
     keep_alive_timeout_sec_ = static_cast<time_t>(options.idle_seconds);
-    keep_alive_max_count_ = 100;
+    keep_alive_max_count_ = kMaxRequests;
     set_pre_routing_handler([this](const httplib::Request& theirs, httplib::Response& answer) {
       const HttpRequest request = ToOurs(theirs);
       std::optional<HttpResponse> response = handler_.Refuse(request);
@@ -129,6 +130,10 @@ class Parser final : public httplib::Server {
     });
     Post(".*", [this](const httplib::Request& theirs, httplib::Response& answer) {
       Fill(handler_.Answer(ToOurs(theirs)), &answer);
+    });
+    // httplib says 0, and a cache would take that for the length of what it has.
+    set_post_routing_handler([](const httplib::Request&, httplib::Response& answer) {
+      if (answer.status == 304) answer.headers.erase("Content-Length");
     });
     // What httplib itself refuses has no body yet.
     set_error_handler(HandlerWithResponse([this](const httplib::Request&, httplib::Response& answer) {
@@ -194,10 +199,6 @@ class Parser final : public httplib::Server {
             theirs.done();
             return true;
           });
-      return;
-    }
-    if (response.length_without_body.has_value()) {
-      answer->set_header("Content-Length", std::to_string(*response.length_without_body));
       return;
     }
     // Not set_content, which would compress what is compressed.
@@ -305,16 +306,30 @@ struct HttpListener::State {
   void ServeConnection(HttpConnection* connection);
   // Waits for a whole head; false: the connection is over.
   bool ReadHead(HttpConnection* connection, std::string* received, size_t* head_bytes);
+  // Waits of this connection end early where others wait for its place, from `crowded_head_seconds` after now on.
+  void HurryWhileCrowded(HttpConnection* connection);
+  std::string Refusal(int status, std::string_view message) const;
   void Refuse(HttpConnection* connection, int status, std::string_view message);
 };
 
-void HttpListener::State::Refuse(HttpConnection* connection, int status, std::string_view message) {
+void HttpListener::State::HurryWhileCrowded(HttpConnection* connection) {
+  const auto hurried = HttpConnection::In(Millis(options.crowded_head_seconds));
+  connection->SetGiveUp(
+      [this, hurried] { return stopping || (crowded() && std::chrono::steady_clock::now() > hurried); });
+}
+
+std::string HttpListener::State::Refusal(int status, std::string_view message) const {
   const std::string body = handler.ErrorBody(status, message);
   std::string answer = absl::StrCat("HTTP/1.1 ", status, " Refused\r\n");
   for (const auto& [name, value] : options.headers) absl::StrAppend(&answer, name, ": ", value, "\r\n");
   absl::StrAppend(&answer, "Content-Type: application/json\r\nContent-Length: ", body.size(),
                   status == 503 ? "\r\nRetry-After: 2" : "", "\r\nConnection: close\r\n\r\n", body);
-  if (connection->Write(answer, HttpConnection::In(milliseconds(2000)))) connection->Linger(kLinger);
+  return answer;
+}
+
+void HttpListener::State::Refuse(HttpConnection* connection, int status, std::string_view message) {
+  connection->SetGiveUp(nullptr);
+  if (connection->Write(Refusal(status, message), HttpConnection::In(milliseconds(2000)))) connection->Linger(kLinger);
 }
 
 bool HttpListener::State::ReadHead(HttpConnection* connection, std::string* received, size_t* head_bytes) {
@@ -323,9 +338,14 @@ bool HttpListener::State::ReadHead(HttpConnection* connection, std::string* rece
     if (stopping || crowded() || std::chrono::steady_clock::now() > idle_until) return false;
   }
   const auto deadline = HttpConnection::In(Millis(options.head_seconds));
+  HurryWhileCrowded(connection);
   size_t searched = 0;
   char buffer[16384];
   while ((*head_bytes = FindHeadEnd(*received, searched)) == 0) {
+    if (HasBareLineEnd(*received, searched)) {
+      Refuse(connection, 400, "a line of the head ends without CR LF");
+      return false;
+    }
     searched = received->size();
     if (searched > kMaxHttpHeadBytes) {
       Refuse(connection, 431, absl::StrCat("the head of a request may have ", kMaxHttpHeadBytes, " bytes at most"));
@@ -335,11 +355,14 @@ bool HttpListener::State::ReadHead(HttpConnection* connection, std::string* rece
     if (count <= 0) return false;
     received->append(buffer, static_cast<size_t>(count));
   }
+  connection->SetGiveUp(nullptr);
   return true;
 }
 
 void HttpListener::State::ServeConnection(HttpConnection* connection) {
+  HurryWhileCrowded(connection);
   if (!connection->Handshake(HttpConnection::In(Millis(options.head_seconds)))) return;
+  connection->SetGiveUp(nullptr);
   std::string received;
   for (int requests = 0; !stopping; ++requests) {
     size_t head_bytes = 0;
@@ -349,7 +372,7 @@ void HttpListener::State::ServeConnection(HttpConnection* connection) {
     received.erase(0, head_bytes);
     RequestStream stream(connection, std::move(head.text), &received, head.body_bytes,
                          HttpConnection::In(Millis(options.body_seconds)));
-    const bool last = requests >= 1000 || stopping || crowded();
+    const bool last = requests + 1 >= kMaxRequests || stopping || crowded();
     if (!parser.Serve(&stream, last) || last) {
       if (stream.body_unread()) connection->Linger(kLinger);
       return;
@@ -379,12 +402,7 @@ void HttpListener::State::AcceptAll() {
     if (open >= options.max_connections) {
       // In the clear and without waiting: a moment later there may be room.
       HttpConnection connection(accepted, nullptr);
-      if (tls == nullptr) {
-        const std::string body = handler.ErrorBody(503, "too many connections");
-        (void)connection.Write(absl::StrCat("HTTP/1.1 503 Busy\r\nContent-Type: application/json\r\nRetry-After: 2\r\n"
-                                            "Connection: close\r\nContent-Length: ", body.size(), "\r\n\r\n", body),
-                               HttpConnection::In(milliseconds(0)));
-      }
+      if (tls == nullptr) (void)connection.Write(Refusal(503, "too many connections"), HttpConnection::In(milliseconds(0)));
       continue;
     }
     ++open;

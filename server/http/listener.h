@@ -20,6 +20,7 @@ struct HttpListenerOptions {
   ListenerSecurity security;  // TLS and its certificate; tokens are the handler's business
   int max_connections = 256;  // beyond it: 503, and idle connections are closed
   double head_seconds = 10;   // for TLS's handshake, and from a request's first byte to the end of its head
+  double crowded_head_seconds = 1;  // the same while more than 3/4 of max_connections are open
   double body_seconds = 30;
   double idle_seconds = 15;   // between two requests of a connection
   std::vector<std::pair<std::string, std::string>> headers;  // of every answer

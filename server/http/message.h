@@ -52,7 +52,6 @@ struct HttpResponse {
   std::string media_type;
   std::string body;
   std::string_view constant_body;             // instead of `body`: bytes that outlive the server
-  std::optional<size_t> length_without_body;  // of a 304: what the body's length would be
   std::function<void(HttpStream*)> stream;    // instead of both
 };
 

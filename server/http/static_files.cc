@@ -30,7 +30,11 @@ const EmbeddedFile* FileAt(std::span<const EmbeddedFile> files, std::string_view
 
 const EmbeddedFile* StaticFiles::Find(std::string_view path) const {
   const EmbeddedFile* const file = FileAt(files_, path);
-  return file == nullptr && !IsAsset(path) ? FileAt(files_, "/index.html") : file;
+  return file == nullptr && !IsFileName(path) ? FileAt(files_, "/index.html") : file;
+}
+
+bool IsFileName(std::string_view path) {
+  return IsAsset(path) || (path.find('/', 1) == std::string_view::npos && path.find('.') != std::string_view::npos);
 }
 
 bool IsImmutable(const EmbeddedFile& file) { return IsAsset(file.path); }

@@ -20,13 +20,16 @@ class StaticFiles {
 
   bool empty() const { return files_.empty(); }
   // What a browser gets for this path of an address: the file of this name, else the page, which reads the address by
-  // itself. Null: a name under /assets/ that is none.
+  // itself. Null: an IsFileName that is none.
   const EmbeddedFile* Find(std::string_view path) const;
 
  private:
   const std::span<const EmbeddedFile> files_;
 };
 
+// Whether a path can only be a file's: below /assets/, or a name with a dot at the root ("/favicon.ico"). Sweeps' names,
+// deeper down, have dots, too.
+bool IsFileName(std::string_view path);
 // Assets' names hold a hash of what is in them.
 bool IsImmutable(const EmbeddedFile& file);
 // By the ending of its name: "text/html; charset=utf-8".
