@@ -16,6 +16,7 @@
 #include "base/status_macros.h"
 #include "base/strings.h"
 #include "base/version.h"
+#include "cli/watcher.h"
 #include "kernels/attention/variants.h"
 
 namespace ablate {
@@ -556,7 +557,14 @@ absl::StatusOr<v1::SubmitSweepResponse> SubmitFile(Client* client, const SweepIn
   *request.mutable_data() = input.data;
   request.mutable_task_files()->Assign(input.task_files.begin(), input.task_files.end());
   if (max_failures.has_value()) request.set_max_failures(*max_failures);
-  return client->Call(&v1::Sweeps::Stub::SubmitSweep, request);
+  v1::GetSweepRequest before;
+  before.set_sweep(input.spec.name());
+  const absl::StatusOr<v1::Sweep> was = client->Call(&v1::Sweeps::Stub::GetSweep, before);
+  ABLATE_ASSIGN_OR_RETURN(v1::SubmitSweepResponse response, client->Call(&v1::Sweeps::Stub::SubmitSweep, request));
+  if (was.ok() && IsPaused(*was) && !IsPaused(response.sweep()) && response.sweep().state() == v1::SWEEP_RUNNING) {
+    Say(absl::StrCat("the data of ", input.spec.name(), " is there again: its jobs go on"));
+  }
+  return response;
 }
 
 absl::StatusOr<int> RunVariants(const Invocation& invocation) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "base/hash.h"
 #include "base/strings.h"
@@ -17,7 +18,6 @@
 namespace ablate {
 namespace {
 
-constexpr int64_t kMaxTravellingBytes = int64_t{2} << 30;  // larger files lie under workers' --data-root
 constexpr int64_t kWatchIntervalMicros = 200'000;
 constexpr int64_t kAskMicros = 500'000;  // between questions whether a caller is still there
 
@@ -117,15 +117,11 @@ absl::StatusOr<CoordinatorImpl::Planned> CoordinatorImpl::ReadAndPlan(const std:
   return planned;
 }
 
-absl::Status CoordinatorImpl::CheckDataIsHere(const v1::SweepSpec& given) const {
+absl::Status CoordinatorImpl::CheckDataIsHere(const v1::SweepSpec& spec) const {
   std::string missing;
-  v1::SweepSpec spec = given;
-  std::vector<v1::DataFile*> files = TaskFiles(&spec);
-  for (v1::DataFile& file : *spec.mutable_data()->mutable_files()) files.push_back(&file);
-  for (const v1::DataFile* file : files) {
-    if (file->bytes() > kMaxTravellingBytes || !options_.has_artifact || options_.has_artifact(file->sha256()))
-      continue;
-    absl::StrAppend(&missing, missing.empty() ? "" : ", ", file->path(), " (", file->sha256(), ")");
+  for (const SweepData& file : TravellingFiles(spec)) {
+    if (!options_.has_artifact || options_.has_artifact(file.sha256)) continue;
+    absl::StrAppend(&missing, missing.empty() ? "" : ", ", file.path, " (", file.sha256, ")");
   }
   if (missing.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -238,7 +234,7 @@ absl::StatusOr<v1::SubmitSweepResponse> CoordinatorImpl::SubmitSweep(const v1::S
         last = last_change_;
       } else {
         if (plans_version_ != plans_version || !is_new) continue;  // somebody else has come in between
-        if (spec.executor() != v1::EXECUTOR_NOOP) ABLATE_RETURN_IF_ERROR(CheckDataIsHere(spec));
+        ABLATE_RETURN_IF_ERROR(CheckDataIsHere(spec));
         std::vector<Seen> already = SeenOf(candidates);  // before its own jobs are made
         Effects effects;
         ABLATE_ASSIGN_OR_RETURN(const SubmitOutcome outcome, scheduler_->OnSubmit(plan, NowTime(), &effects));
@@ -276,6 +272,10 @@ absl::StatusOr<v1::SubmitSweepResponse> CoordinatorImpl::SubmitSweep(const v1::S
       before = RecordSeen(existing, SeenOf(revival.candidates), revival.candidates);
       ABLATE_ASSIGN_OR_RETURN(new_jobs, scheduler_->OnRetry(existing, NowTime(), &effects));
       ++plans_version_;
+    } else if (scheduler_->OnDataUploaded(existing, NowTime(), &effects)) {
+      // No job changes its state, but there is work for those who wait.
+      ++work_version_;
+      work_changed_.NotifyAll();
     }
     *response.mutable_sweep() = MakeSweep(existing);
     response.set_created(false);
@@ -330,8 +330,11 @@ v1::Sweep CoordinatorImpl::MakeSweep(SweepRow row) const {
   }
   if (sweep.record.paused) {
     message.set_needs_person(true);
-    message.set_waiting_for(absl::StrCat(sweep.record.pause_reason, "; when the cause is mended: ablate sweep resume ",
-                                         sweep.record.name));
+    const bool for_data = absl::StartsWith(sweep.record.pause_reason, ToAbsl(kPausedForData));
+    message.set_waiting_for(absl::StrCat(
+        sweep.record.pause_reason, "; ",
+        for_data ? "`ablate sweep submit FILE` uploads it, and its jobs go on"
+                 : absl::StrCat("when the cause is mended: ablate sweep resume ", sweep.record.name)));
   }
   // A sum of many small changes: what rounding leaves when nothing runs is not shown.
   message.set_tokens_per_second(sweep.counts.running() == 0 ? 0 : std::max(0.0, sweep.tokens_per_second));

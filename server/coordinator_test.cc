@@ -388,6 +388,57 @@ TEST_F(CoordinatorTest, StatesThatVanishFromTheDiskCostTrainingAndNothingElse) {
   EXPECT_EQ(One("SELECT COUNT(*) FROM attempts WHERE state = 'FAILED'"), "0");
 }
 
+TEST_F(CoordinatorTest, JobsWhoseDataTheCoordinatorLostWaitForItAndNoFailureCounts) {
+  ASSERT_TRUE(Submit(kTrained).ok());
+  const std::string data = Sha256Hex("the text");
+  FakeWorker worker("w", 2, v1::EXECUTOR_TRAINER);
+  auto response = worker.Sync(*coordinator_);
+  ASSERT_TRUE(response.ok()) << response.status();
+  const auto fail = [&](const v1::Assignment& assignment) {
+    v1::AttemptReport& report = worker.Report(assignment, v1::AttemptReport::FAILED);
+    report.mutable_failure()->set_kind(v1::CODE_ERROR);
+    report.mutable_failure()->set_message("cannot get the data: it is not here");
+  };
+  ASSERT_EQ(response->desired_size(), 2);
+  const v1::Assignment first = response->desired(0), second = response->desired(1);
+  // With the data there it is the job's own failure.
+  fail(first);
+  response = worker.Sync(*coordinator_);
+  EXPECT_EQ(One("SELECT SUM(failures) FROM jobs"), "1");
+  missing_.insert(data);
+  fail(second);
+  response = worker.Sync(*coordinator_);
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(One("SELECT SUM(failures) FROM jobs"), "1");
+  v1::Sweep sweep = Get("trained");
+  EXPECT_TRUE(sweep.needs_person());
+  EXPECT_THAT(sweep.waiting_for(), HasSubstr(absl::StrCat("its data a.txt (SHA-256 ", data, ")")));
+  EXPECT_THAT(sweep.waiting_for(), HasSubstr("ablate sweep submit FILE"));
+  Open();  // as a restart finds it
+  clock_.Advance(60'000'000);
+  response = worker.Sync(*coordinator_);
+  EXPECT_EQ(response->desired_size(), 0);
+  v1::GetJobRequest request;
+  request.set_job_id(second.job_id());
+  const auto why = coordinator_->ExplainJob(request);
+  ASSERT_TRUE(why.ok()) << why.status();
+  EXPECT_THAT(why->ShortDebugString(), HasSubstr("its data a.txt"));
+  EXPECT_THAT(why->ShortDebugString(), HasSubstr("ablate sweep submit FILE"));
+  // Submitted while it is still missing: nothing changes. Then it is there.
+  auto again = Submit(kTrained);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(again->sweep().needs_person());
+  missing_.clear();
+  again = Submit(kTrained);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_FALSE(again->sweep().needs_person());
+  clock_.Advance(60'000'000);
+  const auto done = worker.RunAll(*coordinator_);
+  ASSERT_TRUE(done.ok()) << done.status();
+  EXPECT_EQ(Get("trained").state(), v1::SWEEP_SUCCEEDED);
+  EXPECT_EQ(One("SELECT SUM(failures) FROM jobs"), "1");
+}
+
 TEST_F(CoordinatorTest, FailuresShowTheirEvidenceAndRetryMendsTheSweep) {
   ASSERT_TRUE(Submit(kNoop).ok());
   FakeWorker worker("w", 1);

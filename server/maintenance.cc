@@ -70,8 +70,8 @@ absl::StatusOr<std::map<std::string, int64_t>> NamedArtifacts(Connection& db) {
 }
 
 // Data under a worker's --data-root is named too, and never here; so is data of jobs that are all over and was
-// collected. What is missing is a fault only where a state or a file of a result is named that jobs or users count on:
-// by what.
+// collected. What is missing is a fault only where a state or a file of a result is named that jobs or users count on, or
+// data that a worker has to get here for a job that is not over: by what.
 absl::StatusOr<std::map<std::string, std::string>> NamedForGood(Connection& db) {
   std::map<std::string, std::string> named;
   ABLATE_ASSIGN_OR_RETURN(Statement rows,
@@ -80,8 +80,23 @@ absl::StatusOr<std::map<std::string, std::string>> NamedForGood(Connection& db) 
                                    "UNION SELECT sha256, 'the result ' || name FROM result_artifacts"));
   while (true) {
     ABLATE_ASSIGN_OR_RETURN(const bool more, rows.Step());
-    if (!more) return named;
+    if (!more) break;
     named[rows.Text(0)] = rows.Text(1);
+  }
+  ABLATE_ASSIGN_OR_RETURN(
+      Statement data,
+      db.Query("WITH open AS (SELECT kind, key FROM jobs WHERE executor = 'trainer' AND state IN "
+               "('BLOCKED', 'QUEUED', 'RUNNING')), "
+               "evaluated AS (SELECT evaluations.* FROM open JOIN evaluations USING (key) WHERE kind = 'EVALUATION') "
+               "SELECT sha256, path FROM data_files WHERE bytes <= ? AND data IN ("
+               "SELECT data FROM open JOIN stages USING (key) WHERE kind = 'STAGE' "
+               "UNION SELECT stages.data FROM evaluated JOIN stages ON stages.row = evaluated.stage "
+               "UNION SELECT files FROM evaluated UNION SELECT tokenizer FROM evaluated)",
+               kMaxTravellingBytes));
+  while (true) {
+    ABLATE_ASSIGN_OR_RETURN(const bool more, data.Step());
+    if (!more) return named;
+    named[data.Text(0)] = absl::StrCat("the data ", data.Text(1), " of jobs that are not over");
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "server/store/records.h"
+
 namespace ablate {
 
 Requirement RequirementOf(const v1::SweepSpec& spec) {
@@ -70,6 +72,7 @@ void FillRecord(const v1::SweepSpec& spec, const std::string& spec_sha256, const
   record->description = spec.description();
   record->spec_sha256 = spec_sha256;
   record->plan_sha256 = plan.sha256;
+  record->data = TravellingFiles(spec);
   record->priority = spec.priority();
   record->keep = spec.keep() == v1::KEEP_UNSPECIFIED ? v1::KEEP_NONE : spec.keep();
   record->arms = static_cast<int32_t>(

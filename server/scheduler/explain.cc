@@ -1,6 +1,7 @@
 // Scheduler::Explain: why a job is not running, in words. See scheduler.h.
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/strings.h"
@@ -78,7 +79,9 @@ Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
         });
         const SweepRecord& by = sweep(*paused).record;
         return {absl::StrCat("It waits, because sweep \"", by.name, "\" is ", by.pause_reason, ".", failures),
-                absl::StrCat("When the cause is mended: ablate sweep resume ", by.name)};
+                absl::StartsWith(by.pause_reason, ToAbsl(kPausedForData))
+                    ? "`ablate sweep submit FILE` uploads it, and its jobs go on"
+                    : absl::StrCat("When the cause is mended: ablate sweep resume ", by.name)};
       }
       if (job.not_before_us > now.monotonic_us) {
         return {absl::StrCat("It is tried again in ",

@@ -61,6 +61,16 @@ struct JobRecord {
   int64_t created_at_us = 0, started_at_us = 0, ended_at_us = 0;
 };
 
+// A file that a sweep's jobs get from the coordinator.
+struct SweepData {
+  std::string path, sha256;
+};
+inline constexpr int64_t kMaxTravellingBytes = int64_t{2} << 30;  // larger files lie under workers' --data-root
+
+// What SweepRecord::pause_reason begins with where the coordinator lost such a file: submitting the sweep's file again
+// uploads it, and ends the pause.
+inline constexpr std::string_view kPausedForData = "paused after its data ";
+
 // SweepRecord::max_failures: as the coordinator's options say.
 inline constexpr int32_t kServersMaxFailures = -1;
 
@@ -85,6 +95,7 @@ struct SweepRecord {
   int32_t max_failures = kServersMaxFailures;  // failures of one signature that pause it; 0: never
   bool paused = false;                         // nothing of it is leased until somebody resumes it
   std::string pause_reason;                    // for people
+  std::vector<SweepData> data;                 // that jobs get from the coordinator; stored with the sweep's file
   std::vector<JobRow> jobs;
   std::vector<JobRow> sealed_jobs;  // those of `jobs` that this sweep does not want run yet
 };

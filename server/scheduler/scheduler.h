@@ -25,6 +25,8 @@
 //    for having run beside it.
 //  * A sweep with too many failures of one signature is paused (the breaker): nothing is leased for it until it is
 //    resumed; what runs goes on, and a job that another live sweep needs runs for that one.
+//  * A job that fails with code_error while a file that it got from the coordinator is gone from there has not failed: its
+//    sweeps are paused until the file is there again (OnDataUploaded), and its attempt does not count.
 //  * A verification repeats a finished job under the same key: it belongs to no sweep, stands for no key, and changes no
 //    stored state.
 //  * A stored end state is collected when no job that may still run, and no failed one that may be retried, needs it; a
@@ -190,6 +192,10 @@ class Scheduler {
   // Goes on with a paused sweep; what its breaker counts starts again at 0. With `max_failures`, that is its limit from
   // now on. FailedPrecondition: it is not paused.
   absl::Status OnResume(SweepRow sweep, std::optional<int32_t> max_failures, Now now, Effects* effects);
+
+  // The sweep's file was submitted again. Goes on with a sweep that was paused for its data if all of it is there now, and
+  // says whether.
+  bool OnDataUploaded(SweepRow sweep, Now now, Effects* effects);
   // The job and all that depend on it. FailedPrecondition: final already.
   absl::Status OnCancelJob(JobRow job, Now now, Effects* effects);
 
@@ -283,6 +289,8 @@ class Scheduler {
   void CountFailure(const Job& job, const v1::Failure& failure);  // in the breakers of its sweeps
   void Pause(Sweep& sweep, const std::string& reason);
   void Unpause(Sweep& sweep);
+  std::string LostData(const Sweep& sweep) const;  // "a.txt (SHA-256 ...)", or ""
+  bool PauseForLostData(const Job& job);           // whether each live sweep of the job has lost data
   bool IsActive(SweepRow sweep) const { return IsLive(sweep) && !sweeps_[sweep - 1].record.paused; }
   bool IsHeld(const Job& job) const;
   // Its worker was lost, and one more failure ends it.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/log.h"
@@ -99,6 +100,41 @@ absl::Status Scheduler::OnResume(SweepRow row, std::optional<int32_t> max_failur
   Unpause(sweep);
   Finish(now);
   return absl::OkStatus();
+}
+
+std::string Scheduler::LostData(const Sweep& sweep) const {
+  std::string lost;
+  for (const SweepData& file : sweep.record.data) {
+    if (!options_.has_artifact || options_.has_artifact(file.sha256)) continue;
+    absl::StrAppend(&lost, lost.empty() ? "" : ", ", file.path, " (SHA-256 ", file.sha256, ")");
+  }
+  return lost;
+}
+
+bool Scheduler::PauseForLostData(const Job& job) {
+  bool all = job.record.requirement.executor != v1::EXECUTOR_NOOP && LiveSweeps(job) > 0;
+  if (!all) return false;
+  for (SweepRow row : job.sweeps) {
+    if (!IsLive(row)) continue;
+    Sweep& sweep = SweepAt(row);
+    const std::string lost = LostData(sweep);
+    all &= !lost.empty();
+    if (lost.empty() || sweep.record.paused) continue;
+    Pause(sweep, absl::StrCat(ToAbsl(kPausedForData), lost, " was lost or damaged on the coordinator's disk"));
+  }
+  return all;
+}
+
+bool Scheduler::OnDataUploaded(SweepRow row, Now now, Effects* effects) {
+  Sweep& sweep = SweepAt(row);
+  if (!sweep.record.paused || !absl::StartsWith(sweep.record.pause_reason, ToAbsl(kPausedForData))) return false;
+  if (!LostData(sweep).empty()) return false;
+  Begin(effects);
+  if (!sweep.touched) touched_sweeps_.push_back(row);
+  sweep.touched = true;
+  Unpause(sweep);
+  Finish(now);
+  return true;
 }
 
 bool Scheduler::IsHeld(const Job& job) const {

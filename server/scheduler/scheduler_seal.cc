@@ -99,6 +99,7 @@ absl::StatusOr<SubmitOutcome> Scheduler::OnPlanChange(const PlanChange& change, 
   record.description = change.sweep.description;
   record.spec_sha256 = change.sweep.spec_sha256;
   record.plan_sha256 = change.sweep.plan_sha256;
+  record.data = change.sweep.data;
   record.arms = change.sweep.arms;
   record.seeds = change.sweep.seeds;
   record.phase = change.sweep.phase;

@@ -300,9 +300,14 @@ void Scheduler::ProcessResult(Job& job, const v1::AttemptReport& report, Now now
 
 void Scheduler::ProcessFailure(Job& job, const v1::Failure& reported, Now now) {
   JobRecord& record = job.record;
-  const RetryRule& rule = RuleFor(reported.kind());
+  // What it could not get because the coordinator lost it is not its failure.
+  const bool lost_data = RuleFor(reported.kind()).kind == v1::CODE_ERROR && PauseForLostData(job);
+  const RetryRule& rule = RuleFor(lost_data ? v1::PREEMPTED : reported.kind());
   v1::Failure failure = reported;
   failure.set_kind(rule.kind);
+  if (lost_data) {
+    failure.set_message(absl::StrCat("the coordinator lost data of its sweep, so this does not count: ", reported.message()));
+  }
   if (record.state == v1::QUEUED) {
     // Told late: the loss was counted when it was noticed. An attempt that said already how it ended has said it all.
     if (record.attempt_state != AttemptState::kLost) return;

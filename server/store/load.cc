@@ -139,6 +139,10 @@ absl::Status LoadSweepRows(Connection& db, std::vector<SweepRecord>* sweeps) {
 
 absl::Status LoadSweeps(Connection& db, std::vector<SweepRecord>* sweeps) {
   ABLATE_RETURN_IF_ERROR(LoadSweepRows(db, sweeps));
+  for (SweepRecord& sweep : *sweeps) {
+    // One that is damaged is found by those who need it.
+    if (const auto file = ReadSweepFile(db, sweep.row); file.ok()) sweep.data = TravellingFiles(file->spec);
+  }
   ABLATE_ASSIGN_OR_RETURN(Statement rows, db.Query("SELECT sweep, job, sealed FROM sweep_jobs ORDER BY sweep, job"));
   while (true) {
     ABLATE_ASSIGN_OR_RETURN(const bool row, rows.Step());
@@ -246,6 +250,24 @@ absl::StatusOr<std::set<std::string>> ReadNamedArtifacts(Connection& db) {
     if (!row) return named;
     named.insert(rows.Text(0));
   }
+}
+
+std::vector<SweepData> TravellingFiles(const v1::SweepSpec& spec) {
+  std::vector<SweepData> found;
+  if (spec.executor() == v1::EXECUTOR_NOOP) return found;
+  std::set<std::string> seen;
+  const auto add = [&](const auto& files) {
+    for (const v1::DataFile& file : files) {
+      if (file.sha256().empty() || file.bytes() > kMaxTravellingBytes || !seen.insert(file.sha256()).second) continue;
+      found.push_back({file.path(), file.sha256()});
+    }
+  };
+  add(spec.data().files());
+  for (const v1::ProbeSpec& probe : spec.evaluate().probes()) {
+    add(probe.files());
+    add(probe.tokenizer());
+  }
+  return found;
 }
 
 }  // namespace ablate

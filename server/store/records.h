@@ -23,6 +23,9 @@ namespace ablate {
 
 // ---- writing ----
 
+// The data and the tasks' files that jobs of the sweep get from the coordinator, each content once.
+std::vector<SweepData> TravellingFiles(const v1::SweepSpec& spec);
+
 // A sweep with its arms, points, stages and evaluations; its jobs come with the effects of its submission.
 struct SweepFile {
   std::string yaml;

@@ -2,9 +2,10 @@
 results."""
 
 import os
+import subprocess
 import unittest
 
-from harness import ClusterTest, sweep_yaml
+from harness import BIN, ClusterTest, sweep_yaml
 
 STEPS = 6000
 
@@ -110,6 +111,38 @@ class Faults(ClusterTest):
         self.assertEqual(cluster.sql("SELECT sum(failures) FROM jobs"), [(1,)])
         self.assertEqual(cluster.sql("SELECT count(*) FROM events WHERE cause = 'state_lost'"), [(1,)])
         self.assertEqual(cluster.sql("SELECT count(*) FROM jobs WHERE kind = 'STAGE'"), [(2,)])
+
+    def test_lost_or_damaged_data_waits_for_the_file_and_counts_no_failure(self):
+        cluster = self.cluster()
+        cluster.start_server("--retry-seconds", "0.05")
+        text = sweep_yaml("text", arms="  attention.variant: [lssar]\n", seeds=1, lengths="[1x]")
+        cluster.submit(text, "text")
+        (data,), = cluster.sql("SELECT sha256 FROM data_files")
+        path = os.path.join(cluster.data_dir, "artifacts", data[:2], data[2:])
+        check = lambda: subprocess.run([os.path.join(BIN, "ablate-server"), "--data-dir", cluster.data_dir, "--check"],
+                                       text=True, capture_output=True)
+        self.assertEqual(check().returncode, 0, check().stdout)
+        paused = lambda: cluster.json("sweep", "show", "text")[0]["needs_person"]
+        os.remove(path)
+        self.assertIn("of jobs that are not over, and not there", check().stdout)
+        for damage in (None, b"?"):
+            if damage:
+                with open(path, "r+b") as file:
+                    file.write(damage)
+            cluster.start_worker("w" + str(damage is None))
+            cluster.poll("the sweep waits for its data", paused)
+            job = [job for job in cluster.jobs("text") if job["state"] == "QUEUED"][0]
+            self.assertIn("its data text.txt", cluster.ablate("job", "explain", job["job_id"]).stdout)
+            worker = cluster.workers.pop("w" + str(damage is None))
+            worker.terminate()
+            self.assertEqual(worker.wait(timeout=60), 0)
+            self.assertIn("its jobs go on", cluster.submit(text, "text").stderr)
+            self.assertFalse(paused())
+        cluster.start_worker("last")
+        cluster.wait("text")
+        self.assertEqual(cluster.sql("SELECT sum(failures), sum(state <> 'SUCCEEDED') FROM jobs"), [(0, 0)])
+        self.assertTrue(os.path.exists(path + ".corrupt"))
+        self.assertEqual(check().returncode, 0, check().stdout)
 
 
 if __name__ == "__main__":
