@@ -112,7 +112,7 @@ else()
   endif()
   if(STEP STREQUAL "unit")
     # Tests compare with what the command line prints, by a path from their own place.
-    foreach(room cli experiments tests)
+    foreach(room cli experiments proto tests)
       file(CREATE_LINK "${SOURCE}/../${room}" "${BINARY}/${room}" SYMBOLIC)
     endforeach()
     set(command node_modules/vitest/vitest.mjs run)

@@ -181,7 +181,7 @@ export interface Verification {
 }
 export interface ListVerificationsResponse { verifications: Verification[] }
 
-export interface GridArm { label: string; arm_json: string; baseline: boolean; phase?: Phase }
+export interface GridArm { label: string; arm_json: string; baseline: boolean; phase: Phase }
 export interface GridCell {
   arm: number;
   seed: Int64;

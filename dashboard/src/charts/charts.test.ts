@@ -201,7 +201,7 @@ describe("grid", () => {
   const cell = (arm: number, seed: number, change: Partial<GridCell> = {}): GridCell => ({ arm, seed: String(seed), phase: "PLAIN", state: "SUCCEEDED", sealed: false, diverged: false, jobs_done: 2, jobs: 2,
     step: "10", steps: "10", job_id: `job_${arm}_${seed}`, failure: "FAILURE_KIND_UNSPECIFIED", ...change });
   it("keeps phases apart and tells sealed, diverged and failed by letters", () => {
-    const response: GetGridResponse = { arms: [{ arm_json: SOFTMAX, label: "", baseline: true }], seeds: ["0", "100"],
+    const response: GetGridResponse = { arms: [{ arm_json: SOFTMAX, label: "", baseline: true, phase: "PLAIN" }], seeds: ["0", "100"],
       cells: [cell(0, 100, { phase: "CONFIRMING", state: "BLOCKED", sealed: true, job_id: "" }), cell(0, 0, { phase: "SELECTING", diverged: true }), cell(0, 1, { phase: "SELECTING", state: "FAILED" })] };
     const data = prepareGrid(response);
     expect(data.phases.map(({ phase, first, count }) => [phase, first, count])).toEqual([["SELECTING", 0, 2], ["CONFIRMING", 2, 1]]);
@@ -210,7 +210,7 @@ describe("grid", () => {
     expect(gridRecords(data).rows).toHaveLength(3);
   });
   it("takes 10,000 cells in a moment", () => {
-    const arms = Array.from({ length: 2000 }, (_, i) => ({ arm_json: lssar(i + 1), label: "", baseline: i === 0 }));
+    const arms = Array.from({ length: 2000 }, (_, i) => ({ arm_json: lssar(i + 1), label: "", baseline: i === 0, phase: "PLAIN" as const }));
     const cells = arms.flatMap((_, arm) => [0, 1, 2, 3, 4].map((seed) => cell(arm, seed)));
     const data = prepareGrid({ arms, seeds: ["0", "1", "2", "3", "4"], cells });
     expect([data.rows.length, data.counts.succeeded, data.jobs.all]).toEqual([2000, 10_000, 20_000]);
