@@ -47,9 +47,13 @@ async function setUp() {
   await cluster.submit("hot", sweepYaml("hot", { axes: "axes: {train.learning_rate: [3e-3, 10]}", steps: 60, settings: "  train.weight_decay: 1\n" }));
   await cluster.submit("sealed", SEALED);
   await cluster.submit("failing", noopYaml("failing", { axes: "axes: {noop.outcome: [succeed, code_error]}\nbaseline: {noop.outcome: succeed}\n", seeds: 2 }));
+  // Nothing of this one ran; of the next one nothing has a mean.
+  await cluster.submit("stopped", sweepYaml("stopped", { steps: 32, axes: "axes: {attention.variant: [softmax]}", seeds: 1, extra: "requires: {labels: [nowhere]}\n" }));
+  await cluster.ablate("sweep", "cancel", "stopped");
+  await cluster.submit("burnt", sweepYaml("burnt", { axes: "axes: {train.learning_rate: [10]}", seeds: 1, steps: 60, settings: "  train.weight_decay: 1\n" }));
   cluster.startWorker("trains");
   cluster.startWorker("noops", { executor: "noop", slots: 4 });
-  [browser] = await Promise.all([launch(), ...["main", "one", "hot", "sealed", "failing"].map((sweep) => cluster.wait(sweep, 240))]);
+  [browser] = await Promise.all([launch(), ...["main", "one", "hot", "sealed", "failing", "burnt"].map((sweep) => cluster.wait(sweep, 240))]);
   tab = await openTab(browser, cluster.url);
   await tab.context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: cluster.url });
 }
@@ -81,10 +85,35 @@ test("sweeps: names, states, counts", async () => {
   assert.equal(rows.length, sweeps.length);
   for (const sweep of sweeps) {
     const row = rows.find((text) => text.startsWith(`${sweep.sweep}: `));
-    const done = sweep.succeeded + sweep.failed + sweep.cancelled;
-    for (const word of [sweep.state.toLowerCase(), `${done}/${done + sweep.blocked + sweep.queued + sweep.running} jobs`, `${sweep.arms} × ${sweep.seeds}`])
+    for (const word of [sweep.state.toLowerCase(), `${sweep.succeeded}/${sweep.jobs} jobs`, `${sweep.arms} × ${sweep.seeds}`])
       assert.ok(row?.includes(word), `${word} in ${row}`);
+    for (const lost of ["failed", "cancelled"]) assert.equal(row.includes(`, ${sweep[lost]} ${lost}`), sweep[lost] > 0, `${sweep[lost]} ${lost} in ${row}`);
   }
+  quiet();
+});
+
+test("a sweep that is over: the page counts as done what `ablate sweep list` does, and says what became of the rest, not that it comes yet", async () => {
+  const sweeps = await cluster.json("sweep", "list");
+  const said = {};
+  // Of a single diverged seed the charts show what there is; nothing to compare is what is left to say.
+  for (const [name, first] of [["failing", "overview"], ["stopped", "overview"], ["burnt", "differences"]]) {
+    const { jobs, succeeded, failed, cancelled, diverged } = sweeps.find((sweep) => sweep.sweep === name);
+    await tab.go(`/sweeps/${name}?tab=${first}`, "[data-empty]");
+    said[name] = { jobs, succeeded, failed, cancelled, diverged };
+    const head = await tab.page.locator(".page-head").innerText(), empty = await tab.page.locator("[data-empty]").innerText();
+    assert.ok(head.includes(`${succeeded} of ${jobs} job`), head);
+    assert.ok(empty.includes(`${succeeded} of ${jobs} job`), empty);
+    for (const text of [head, empty]) for (const [word, count] of [["failed", failed], ["cancelled", cancelled]])
+      assert.equal(text.includes(`${count} ${word}`), count > 0, `${count} ${word} in ${text}`);
+    assert.equal(empty.includes(`${diverged} of them as diverged`), diverged > 0, empty);
+    assert.doesNotMatch(empty, /\byet\b|fills in/);
+    for (const other of ["curves", "lengths", "axis", "table", "differences"]) {
+      await tab.go(`/sweeps/${name}?tab=${other}`, `#panel-${other} :is(svg [data-n], td[data-n], [data-empty])`);
+      for (const text of await tab.page.locator("[data-empty]").allInnerTexts()) assert.doesNotMatch(text, /\byet\b|fills in/);
+    }
+  }
+  assert.ok(said.failing.failed === 2 && said.failing.succeeded === 2 && said.stopped.succeeded === 0 && said.stopped.cancelled === said.stopped.jobs && said.burnt.diverged > 0,
+    JSON.stringify(said));
   quiet();
 });
 

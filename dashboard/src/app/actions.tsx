@@ -7,7 +7,7 @@ import { armLabel } from "../tables/format";
 import { plural, progressOf } from "./format";
 import { feed, useLive } from "./live";
 import { may, useMe } from "./me";
-import { isPaused } from "./sweeps";
+import { isOver, isPaused } from "./sweeps";
 import { Dialog, ErrorNotice, report } from "./widgets";
 
 interface ActionProps {
@@ -73,8 +73,8 @@ export function Action({ method, label, title, confirm, danger, children, ready 
 export function SweepActions({ sweep }: { sweep: Sweep }) {
   const path = `/sweeps/${encodeURIComponent(sweep.name)}`;
   const paused = isPaused(sweep);
-  const { done, all } = progressOf(sweep);
-  const over = sweep.state !== "SWEEP_RUNNING";
+  const progress = progressOf(sweep), left = progress.all - progress.over;
+  const over = isOver(sweep);
   return (
     <div class="row page-actions">
       {paused && (
@@ -97,7 +97,7 @@ export function SweepActions({ sweep }: { sweep: Sweep }) {
             return "The sweep is cancelled. “Take up again” makes jobs for what is missing.";
           }}>
           <ul>
-            <li>The sweep is detached from its jobs: {plural(all - done, "job")} of it {all - done === 1 ? "is" : "are"} not done.</li>
+            <li>The sweep is detached from its jobs: {plural(left, "job")} of it {left === 1 ? "waits or runs" : "wait or run"}.</li>
             <li>A job stops only when no other live sweep needs it; what runs for this sweep alone is stopped now.</li>
             <li>Results that are there stay. A cancelled sweep keeps no seal.</li>
             <li>It can be taken up again later: finished jobs are not run twice.</li>

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Sweep } from "../api/types";
-import { formatBytes, formatCount, formatNumber, formatRate, formatSeconds, formatTime, formatValue, progressOf, settingsOf, TimeLeft, words } from "./format";
+import { formatBytes, formatCount, formatNumber, formatRate, formatSeconds, formatTime, formatValue, lostText, progressOf, settingsOf, TimeLeft, words } from "./format";
 
 const sweep = (jobs: Partial<Record<string, string>>, rest: Partial<Sweep> = {}): Sweep => ({
   jobs: { blocked: "0", queued: "0", running: "0", succeeded: "0", failed: "0", cancelled: "0", ...jobs }, steps_done: "0", steps_total: "0", ...rest,
@@ -36,10 +36,15 @@ describe("settings", () => {
 
 describe("progress", () => {
   it("counts jobs and steps by half, as the command line does", () => {
-    expect(progressOf(sweep({ succeeded: "3", failed: "1", queued: "4" }))).toEqual({ done: 4, all: 8, share: 0.5 });
+    expect(progressOf(sweep({ succeeded: "3", failed: "1", queued: "4" }))).toMatchObject({ succeeded: 3, failed: 1, cancelled: 0, over: 4, all: 8, share: 0.5 });
     expect(progressOf(sweep({ succeeded: "2", queued: "6" }, { steps_done: "30", steps_total: "40" })).share).toBe(0.125 + 0.375);
     expect(progressOf(sweep({}, { steps_done: "50", steps_total: "40" })).share).toBe(0.5);
-    expect(progressOf({} as Sweep)).toEqual({ done: 0, all: 0, share: 0 });
+    expect(progressOf({} as Sweep)).toEqual({ succeeded: 0, failed: 0, cancelled: 0, diverged: 0, over: 0, all: 0, share: 0 });
+  });
+  it("says apart what failed and what was cancelled", () => {
+    const text = (jobs: Partial<Record<string, string>>): string => lostText(progressOf(sweep(jobs)));
+    expect([text({ succeeded: "3" }), text({ failed: "2" }), text({ cancelled: "1200" }), text({ failed: "1", cancelled: "3" })])
+      .toEqual(["", ", 2 failed", ", 1,200 cancelled", ", 1 failed, 3 cancelled"]);
   });
   it("gives the time left only once there is enough to judge by", () => {
     const left = new TimeLeft();

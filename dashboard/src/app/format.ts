@@ -74,18 +74,27 @@ export function words(name: string): string {
 
 export const plural = (count: number, one: string, many = `${one}s`): string => `${formatCount(count)} ${count === 1 ? one : many}`;
 
-// --- a sweep's progress, as cli/progress.cc has it ---
+// --- a sweep's progress ---
 
-export interface Progress { done: number; all: number; share: number }
+// `over` jobs are those that succeeded, failed or were cancelled: for the bar and the time left alone. What is done are the succeeded
+// ones, as `ablate sweep list` counts.
+export interface Progress { succeeded: number; failed: number; cancelled: number; diverged: number; over: number; all: number; share: number }
 
 export function progressOf(sweep: Sweep): Progress {
   const jobs = sweep.jobs;
-  const done = int64(jobs?.succeeded) + int64(jobs?.failed) + int64(jobs?.cancelled);
-  const all = done + int64(jobs?.blocked) + int64(jobs?.queued) + int64(jobs?.running);
-  const byJobs = all > 0 ? done / all : 0;
+  const succeeded = int64(jobs?.succeeded), failed = int64(jobs?.failed), cancelled = int64(jobs?.cancelled);
+  const over = succeeded + failed + cancelled;
+  const all = over + int64(jobs?.blocked) + int64(jobs?.queued) + int64(jobs?.running);
+  const byJobs = all > 0 ? over / all : 0;
   const total = int64(sweep.steps_total);
-  // Training and evaluation each count by half: either can be the longer part.
-  return { done, all, share: total <= 0 ? byJobs : 0.5 * byJobs + 0.5 * Math.min(1, int64(sweep.steps_done) / total) };
+  // Training and evaluation each count by half: either can be the longer part. As cli/progress.cc.
+  const share = total <= 0 ? byJobs : 0.5 * byJobs + 0.5 * Math.min(1, int64(sweep.steps_done) / total);
+  return { succeeded, failed, cancelled, diverged: int64(sweep.diverged), over, all, share };
+}
+
+// ", 2 failed, 1 cancelled"; "" where there is neither.
+export function lostText({ failed, cancelled }: Progress): string {
+  return (failed > 0 ? `, ${formatCount(failed)} failed` : "") + (cancelled > 0 ? `, ${formatCount(cancelled)} cancelled` : "");
 }
 
 // How long a sweep will take: from the share done since this page saw it first; undefined until there is enough to judge by.

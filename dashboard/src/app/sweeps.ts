@@ -6,6 +6,8 @@ export function isPaused(sweep: Sweep): boolean {
   return sweep.needs_person && sweep.waiting_for.startsWith("paused after ");
 }
 
+export const isOver = (sweep: Sweep): boolean => sweep.state !== "SWEEP_RUNNING";
+
 // The names of states (app/widgets.tsx) that are to be shown, most important first.
 export function statesOf(sweep: Sweep): string[] {
   const states: string[] = [sweep.state];

@@ -228,7 +228,7 @@ export function ComparePage(_props: PageProps) {
             </div>
           </details>
           {data && data.panels.length > 0 ? <ChartCard draw={draw} sweep={names.join("-")} />
-            : <div class="panel empty" data-empty><p><strong>Nothing of {metric} is measured yet</strong> of the arms and settings that are chosen.</p></div>}
+            : <div class="panel empty" data-empty><p><strong>Nothing of {metric} is measured</strong> of the arms and settings that are chosen.</p></div>}
           <div class="side-by-side">
             {sheets.map((one) => (
               <section key={one.name} class="panel" data-sweep={one.name}>

@@ -4,10 +4,10 @@ import { useEffect } from "preact/hooks";
 import { apiUrl } from "../api/client";
 import { type GetGridResponse, type Sweep, int64 } from "../api/types";
 import { SweepActions } from "../app/actions";
-import { formatCount, formatRate, formatSeconds, plural, progressOf, secondsLeft } from "../app/format";
+import { formatCount, formatRate, formatSeconds, lostText, plural, progressOf, secondsLeft } from "../app/format";
 import { useLive, useNow } from "../app/live";
 import type { PageProps } from "../app/shell";
-import { isPaused, phaseOf, statesOf } from "../app/sweeps";
+import { isOver, isPaused, phaseOf, statesOf } from "../app/sweeps";
 import { useUrlState } from "../app/url_state";
 import { ErrorNotice, Loading, State, TabPanel, Tabs } from "../app/widgets";
 import { ClaimsTab } from "./sweep_claims";
@@ -55,9 +55,9 @@ export function SweepPage({ parameters }: PageProps) {
 }
 
 function SweepHead({ sweep }: { sweep: Sweep }) {
-  const { done, all, share } = progressOf(sweep);
-  const jobs = sweep.jobs;
-  const failed = int64(jobs?.failed), running = int64(jobs?.running), cancelled = int64(jobs?.cancelled);
+  const progress = progressOf(sweep);
+  const { succeeded, failed, cancelled, over, all, share } = progress;
+  const running = int64(sweep.jobs?.running);
   const percent = (count: number) => ({ width: `${all > 0 ? (100 * count) / all : 0}%` });
   const phase = phaseOf(sweep);
   const left = secondsLeft(sweep, useNow(5));
@@ -71,16 +71,18 @@ function SweepHead({ sweep }: { sweep: Sweep }) {
           <div class="row" style="margin-top: 6px; gap: 4px 16px">
             {statesOf(sweep).map((state) => <State key={state} name={state} />)}
             {phase && <span class="tag">{phase}</span>}
-            <span class="muted">{formatCount(done)} of {plural(all, "job")}, {Math.floor(share * 100)} %{left !== undefined && `, ${formatSeconds(left)} left`}</span>
+            <span class="muted">{formatCount(succeeded)} of {plural(all, "job")} succeeded{!isOver(sweep) && `, ${Math.floor(share * 100)} % of the work`}{left !== undefined && `, ${formatSeconds(left)} left`}</span>
             {running > 0 && <span class="muted">{running} running{Number(sweep.tokens_per_second) > 0 && `, ${formatRate(sweep.tokens_per_second)} tokens/s`}</span>}
             {failed > 0 && <a href="?tab=jobs&state=failed"><State name="FAILED" word={`${failed} failed`} /></a>}
+            {cancelled > 0 && <a href="?tab=jobs&state=cancelled"><State name="CANCELLED" word={`${cancelled} cancelled`} /></a>}
             {int64(sweep.diverged) > 0 && <State name="DIVERGED" word={`${plural(int64(sweep.diverged), "job")} diverged`} />}
           </div>
         </div>
         <SweepActions sweep={sweep} />
       </div>
-      <div class="progress" role="progressbar" aria-label="Jobs done" aria-valuemin={0} aria-valuemax={all} aria-valuenow={done} style="margin-bottom: 12px">
-        <span class="ok" style={percent(int64(jobs?.succeeded))} />
+      <div class="progress" role="progressbar" aria-label="Jobs that are over" aria-valuemin={0} aria-valuemax={all} aria-valuenow={over}
+        aria-valuetext={`${succeeded} of ${plural(all, "job")} succeeded${lostText(progress)}`} style="margin-bottom: 12px">
+        <span class="ok" style={percent(succeeded)} />
         <span class="bad" style={percent(failed)} />
         <span class="off" style={percent(cancelled)} />
         <span class="run" style={percent(running)} />

@@ -31,7 +31,7 @@ export function ClaimsTab({ sweep }: TabProps) {
       )}
       {data.claims.length > 0 && <Seal sweep={sweep} data={data} />}
       {forest && data.claims.some((row) => row.estimate !== undefined) ? <ChartCard draw={draw} sweep={sweep.name} />
-        : data.claims.length > 0 && <NothingYet sweep={sweep} what="No claim has an estimate yet" />}
+        : data.claims.length > 0 && <NothingYet sweep={sweep} what="No claim has an estimate" />}
       {data.claims.length > 0 && (
         <div class="claims">{data.claims.map((row) => <Claim key={row.claim?.name} row={row} sweep={sweep} />)}</div>
       )}

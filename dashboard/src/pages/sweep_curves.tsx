@@ -41,7 +41,7 @@ export function CurvesTab({ sweep, arms, view, setView }: TabProps) {
       </div>
       <ArmPicker arms={arms} view={view} setView={setView} />
       {error && !data ? <ErrorNotice error={error} /> : !curves ? <Loading what="Asking for the curves" />
-        : curves.panels.length === 0 ? <NothingYet sweep={sweep} what={`There is no point of ${view.curve} yet`} />
+        : curves.panels.length === 0 ? <NothingYet sweep={sweep} what={`There is no point of ${view.curve}`} />
         : <ChartCard draw={draw} sweep={sweep.name} />}
     </>
   );

@@ -76,7 +76,7 @@ export function OverviewTab({ sweep, arms, grid, view, setView }: TabProps) {
         <p class="muted">{shown.length} of {arms.length} arms are in the chart (the baseline and the first {shown.length - 1}). <button type="button" onClick={() => setView({ tab: "lengths" })}>Choose others</button></p>
       )}
       {results.state ?? (data && data.panels.length > 0 ? <ChartCard draw={draw} sweep={sweep.name} />
-        : <NothingYet sweep={sweep} what="Of the first arms nothing is measured yet" />)}
+        : <NothingYet sweep={sweep} what="Of the first arms nothing is measured" />)}
     </>
   );
 }

@@ -34,7 +34,7 @@ export function LengthsTab({ sweep, arms, view, setView }: TabProps) {
       <Filters view={view} setView={setView} results={results} />
       <ArmPicker arms={arms} view={view} setView={setView} />
       {results.state ?? (data && data.panels.length > 0 ? <ChartCard draw={draw} sweep={sweep.name} />
-        : <NothingYet sweep={sweep} what="Of the arms and settings that are chosen nothing is measured yet" />)}
+        : <NothingYet sweep={sweep} what="Of the arms and settings that are chosen nothing is measured" />)}
     </>
   );
 }
@@ -75,7 +75,7 @@ export function AxisTab({ sweep, arms, view, setView }: TabProps) {
         </label>
       </Filters>
       {results.state ?? (data && data.panels.length > 0 ? <ChartCard draw={draw} sweep={sweep.name} />
-        : <NothingYet sweep={sweep} what={`Of the arms with ${axis} nothing is measured yet`} />)}
+        : <NothingYet sweep={sweep} what={`Of the arms with ${axis} nothing is measured`} />)}
     </>
   );
 }
@@ -102,7 +102,7 @@ export function TableTab({ sweep, arms, view, setView }: TabProps) {
       <Filters view={view} setView={setView} results={results} />
       {named || arms.length > MOST_ROWS ? <TableArms all={arms.length} shown={shown.length} onAll={() => setView({ arms: ["*"] })} onDefault={() => setView({ arms: [] })} named={named} /> : null}
       <ArmPicker arms={arms} view={view.arms.length > 0 || arms.length > MOST_ROWS ? view : { ...view, arms: ["*"] }} setView={setView} />
-      {results.state ?? (sheets.length === 0 ? <NothingYet sweep={sweep} what="Of the arms and settings that are chosen nothing is measured yet" />
+      {results.state ?? (sheets.length === 0 ? <NothingYet sweep={sweep} what="Of the arms and settings that are chosen nothing is measured" />
         : sheets.map((sheet) => (
           <section key={sheet.title} class="panel">
             <SheetHead sheet={sheet} sheets={() => [rearranged(sheet, orderedRows(sheet, readOrder(view.sort)))]} records={() => tableRecords(rows)} name={fileName([sweep.name, sheet.metric, "table"], "csv")} />
@@ -182,7 +182,7 @@ export function DifferencesTab({ sweep, arms, view, setView }: TabProps) {
       <ArmPicker arms={arms} view={named || arms.length > shown.length ? view : { ...view, arms: ["*"] }} setView={setView} />
       {comparison.error && !comparison.data ? <ErrorNotice error={comparison.error} />
         : !comparison.data ? <Loading what="Asking for the differences" />
-        : forests.length === 0 ? <NothingYet sweep={sweep} what={arms.length < 2 ? "There is one arm only: nothing to compare" : "No pair of an arm and the baseline is measured yet"} />
+        : forests.length === 0 ? <NothingYet sweep={sweep} ever={arms.length < 2} what={arms.length < 2 ? "There is one arm only: nothing to compare" : "No pair of an arm and the baseline is measured"} />
         : forests.map((forest) => <ForestCard key={forest.title} forest={forest} sweep={sweep.name} />)}
       {effectForests.map((forest) => <ForestCard key={forest.title} forest={forest} sweep={sweep.name} />)}
       {table.map((sheet) => (

@@ -4,9 +4,10 @@ import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { apiUrl } from "../api/client";
 import type { ConfidenceRow, GetGridResponse, GetTableResponse, Job, ListJobsResponse, Sweep } from "../api/types";
-import { progressOf } from "../app/format";
+import { lostText, plural, progressOf } from "../app/format";
 import { useLive } from "../app/live";
 import { sweepPath } from "../app/router";
+import { isOver } from "../app/sweeps";
 import { flag, list, number, oneOf, text, type SetState, type Values } from "../app/url_state";
 import { ErrorNotice, Loading } from "../app/widgets";
 import { swatch } from "../charts/figure";
@@ -143,7 +144,7 @@ export function useResults(sweep: Sweep, view: SweepView, arms: number): Results
   const viewed = views.find((one) => viewKey(one) === view.split) ?? (view.tab === "axis" ? widest(rows, views) : views[0]);
   const state = !source.data && source.error ? <ErrorNotice error={source.error} />
     : !source.data ? <Loading what="Asking for the results" />
-    : rows.length === 0 ? <NothingYet sweep={sweep} what={known.length > 0 ? `${metric} is not measured` : "Nothing is measured yet"} known={known} />
+    : rows.length === 0 ? <NothingYet sweep={sweep} what={known.length > 0 ? `${metric} is not measured` : "Nothing is measured"} known={known} />
     : undefined;
   return { rows, phases: source.data?.phases ?? false, metric, metrics: known, views, viewed, state };
 }
@@ -154,15 +155,18 @@ function widest(rows: readonly ConfidenceRow[], views: readonly View[]): View | 
   return [...views].sort((a, b) => arms(b) - arms(a))[0];
 }
 
-export function NothingYet({ sweep, what = "Nothing is measured yet", known = [] }: { sweep: Sweep; what?: string; known?: string[] }) {
-  const { done, all } = progressOf(sweep);
+// `what` without "yet", which is true only of a sweep that goes on; `ever`: nor is it of this.
+export function NothingYet({ sweep, what = "Nothing is measured", ever = false, known = [] }: { sweep: Sweep; what?: string; ever?: boolean; known?: string[] }) {
+  const progress = progressOf(sweep);
+  const { succeeded, diverged, all } = progress;
   return (
     <div class="panel empty" data-empty>
-      <p><strong>{what}.</strong></p>
-      <p>{done} of {all} jobs of this sweep are done{sweep.state === "SWEEP_RUNNING" ? "; this fills in by itself as results come." : "."}
+      <p><strong>{what}{isOver(sweep) || ever ? "" : " yet"}.</strong></p>
+      <p>{succeeded} of {plural(all, "job")} of this sweep succeeded{diverged > 0 && `, ${diverged} of them as diverged (which no mean holds)`}{lostText(progress)}
+        {isOver(sweep) ? "; the sweep is over." : ever ? "." : "; this fills in by itself as results come."}
         {sweep.waiting_for && ` It waits for: ${sweep.waiting_for}.`}</p>
       {known.length > 0 && <p>Measured are: {known.join(", ")}.</p>}
-      <p><a href={`${sweepPath(sweep.name)}?tab=grid`}>How far each arm and seed is</a></p>
+      <p><a href={`${sweepPath(sweep.name)}?tab=grid`}>{isOver(sweep) ? "What became of each arm and seed" : "How far each arm and seed is"}</a></p>
     </div>
   );
 }

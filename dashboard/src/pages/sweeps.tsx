@@ -1,11 +1,11 @@
 // All sweeps: what runs, how far, what failed, what waits for somebody.
 import { apiUrl } from "../api/client";
 import { int64, type ListSweepsResponse, type Sweep } from "../api/types";
-import { formatCount, formatRate, formatSeconds, plural, progressOf, secondsLeft } from "../app/format";
+import { formatCount, formatRate, formatSeconds, lostText, plural, progressOf, secondsLeft } from "../app/format";
 import { useLive, useNow } from "../app/live";
 import { navigate, sweepPath } from "../app/router";
 import type { PageProps } from "../app/shell";
-import { compareSweeps, phaseOf, statesOf, type SweepOrder } from "../app/sweeps";
+import { compareSweeps, isOver, phaseOf, statesOf, type SweepOrder } from "../app/sweeps";
 import { list, oneOf, text, useUrlState } from "../app/url_state";
 import { ErrorNotice, Loading, Scroll, State, Time } from "../app/widgets";
 
@@ -156,24 +156,25 @@ function SweepRow({ sweep, now, chosen, onChoose }: {
   );
 }
 
-// Done, failed, cancelled and running jobs as parts of a bar, and the same in words.
+// Succeeded, failed, cancelled and running jobs as parts of a bar, and the same in words.
 export function ProgressBar({ sweep }: { sweep: Sweep }) {
-  const { done, all, share } = progressOf(sweep);
+  const progress = progressOf(sweep);
+  const { succeeded, failed, cancelled, over, all, share } = progress;
   const jobs = sweep.jobs;
   const part = (count: number): string => `${all > 0 ? (100 * count) / all : 0}%`;
   const steps = int64(sweep.steps_total);
   const rate = Number(sweep.tokens_per_second);
   return (
     <>
-      <span class="progress" role="progressbar" aria-label={`Jobs of ${sweep.name}`} aria-valuemin={0} aria-valuemax={all} aria-valuenow={done}
-        aria-valuetext={`${done} of ${all} jobs, ${Math.floor(share * 100)} percent of the work`}>
-        <span class="ok" style={{ width: part(int64(jobs?.succeeded)) }} />
-        <span class="bad" style={{ width: part(int64(jobs?.failed)) }} />
-        <span class="off" style={{ width: part(int64(jobs?.cancelled)) }} />
+      <span class="progress" role="progressbar" aria-label={`Jobs of ${sweep.name}`} aria-valuemin={0} aria-valuemax={all} aria-valuenow={over}
+        aria-valuetext={`${succeeded} of ${plural(all, "job")} succeeded${lostText(progress)}${isOver(sweep) ? "" : `, ${Math.floor(share * 100)} percent of the work`}`}>
+        <span class="ok" style={{ width: part(succeeded) }} />
+        <span class="bad" style={{ width: part(failed) }} />
+        <span class="off" style={{ width: part(cancelled) }} />
         <span class="run" style={{ width: part(int64(jobs?.running)) }} />
       </span>
       <div class="muted nowrap progress-text">
-        {formatCount(done)}/{formatCount(all)} jobs{int64(jobs?.running) > 0 && `, ${formatCount(jobs!.running)} running`}
+        {formatCount(succeeded)}/{formatCount(all)} jobs{lostText(progress)}{int64(jobs?.running) > 0 && `, ${formatCount(jobs!.running)} running`}
         {steps > 0 && ` · ${formatCount(sweep.steps_done)}/${formatCount(sweep.steps_total)} steps`}
         {rate > 0 && ` · ${formatRate(rate)} tokens/s`}
       </div>
