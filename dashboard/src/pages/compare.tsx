@@ -14,11 +14,12 @@ import { drawLengths, prepareLengths } from "../charts/lengths";
 import { type View, isIn, viewKey, viewText, viewsOf } from "../charts/rows";
 import { type Arm, armName, armsOf, styleAt } from "../charts/style";
 import { CopyButtons } from "../tables/copy";
-import { metricRank, shortest } from "../tables/format";
+import { shortest } from "../tables/format";
+import { AT_ONCE, metricRank } from "../tables/metrics";
 import { tableRecords, tableSheets } from "../tables/result_sheets";
 import { ResultTable, readOrder, writeOrder } from "../tables/result_table";
 import { jobsHref } from "./sweep_results";
-import { DISCOVER, Swatch, apiPath, chosenArms, trainingLength } from "./sweep_view";
+import { Swatch, apiPath, chosenArms, trainingLength } from "./sweep_view";
 
 const VIEW = {
   sweeps: text(""),              // names, separated by commas
@@ -36,7 +37,7 @@ type Loaded = Record<string, OneSweep | ApiError>;
 // All that the page needs of each sweep, asked again when something changed.
 function useSweeps(names: readonly string[], asked: string, level: number): Loaded {
   const [loaded, setLoaded] = useState<Loaded>({});
-  const metrics = asked === "" || DISCOVER.includes(asked) ? DISCOVER : [...DISCOVER, asked];
+  const metrics = asked === "" || AT_ONCE.includes(asked) ? AT_ONCE : [...AT_ONCE, asked];
   const key = JSON.stringify([names, metrics, level]);
   useEffect(() => {
     const abort = new AbortController();

@@ -7,13 +7,12 @@ import { ErrorNotice, Loading } from "../app/widgets";
 import { ChartCard } from "../charts/card";
 import { drawCurves, prepareCurves } from "../charts/curves";
 import type { DrawOptions } from "../charts/figure";
+import { CURVE_METRICS } from "../tables/metrics";
 import { ArmPicker, NothingYet, type TabProps, apiPath, chosenArms } from "./sweep_view";
-
-const METRICS = ["train_loss", "gradient_norm", "learning_rate"];
 
 export function CurvesTab({ sweep, arms, view, setView }: TabProps) {
   const shown = useMemo(() => chosenArms(arms, view.arms), [arms, view.arms]);
-  const metrics = METRICS.includes(view.curve) ? METRICS : [...METRICS, view.curve];
+  const metrics = CURVE_METRICS.includes(view.curve) ? CURVE_METRICS : [...CURVE_METRICS, view.curve];
   const all = shown.length === arms.length;
   const { data, error } = useLive<GetCurvesResponse>(apiUrl(apiPath(sweep.name, "curves"), {
     metrics: [view.curve], arms_json: all ? [] : shown.map((arm) => arm.requested), level: view.level, max_points: shown.length > 12 ? 150 : 400,

@@ -13,7 +13,8 @@ import { ErrorNotice, Loading } from "../app/widgets";
 import { swatch } from "../charts/figure";
 import { type View, viewKey, viewText, viewsOf } from "../charts/rows";
 import { type Arm, PAGE, armName, armsOf } from "../charts/style";
-import { PRESET_LENGTHS, metricRank, shortest } from "../tables/format";
+import { PRESET_LENGTHS, shortest } from "../tables/format";
+import { AT_ONCE, BY_NAME, metricRank } from "../tables/metrics";
 
 export const TABS = ["overview", "curves", "lengths", "axis", "table", "differences", "claims", "grid", "jobs"] as const;
 export type TabId = (typeof TABS)[number];
@@ -111,14 +112,7 @@ export function ArmPicker({ arms, view, setView }: { arms: readonly Arm[]; view:
 
 // --- what is measured ---
 
-export const DISCOVER = ["loss_targets", "loss", "passkey_accuracy", "mqar_accuracy", "attention_entropy", "attention_entropy_ratio", "attention_entropy_slope",
-  "acc", "acc_norm", "rouge1", "rouge2", "rougeL", "loss_per_byte", "bits_per_byte", "gain", "loss_targets_windowed", "mqar_loss"];
-export const OTHER_METRICS = ["loss_by_position.T/64", "loss_by_position.T/32", "loss_by_position.T/16", "loss_by_position.T/8", "loss_by_position.T/4", "loss_by_position.T/2",
-  "loss_by_position.3T/4", "loss_by_position.T", "loss_by_position.2T", "loss_by_position.4T", "loss_by_position.8T", "loss_by_position.16T", "attention_largest",
-  "attention_first", "attention_zeros", "attention_uncontrasted", "attention_zero_rows", "zero_rows", "uncontrasted_rows", "final_train_loss", "max_gradient_norm",
-  "tokens", "loss_tokens", "target_tokens"];
-
-const MOST_TO_DISCOVER = 300; // arms: beyond, a table of all metrics is asked for one by one
+const MOST_AT_ONCE = 300; // arms: beyond, a table of all metrics is asked for one by one
 
 export interface Results {
   rows: ConfidenceRow[];      // of the chosen metric, all splits
@@ -132,11 +126,11 @@ export interface Results {
 
 // The table of the chosen metric, kept fresh.
 export function useResults(sweep: Sweep, view: SweepView, arms: number): Results {
-  const small = arms <= MOST_TO_DISCOVER;
-  const all = useLive<GetTableResponse>(small ? apiUrl(apiPath(sweep.name, "table"), { metrics: DISCOVER, level: view.level }) : undefined);
+  const small = arms <= MOST_AT_ONCE;
+  const all = useLive<GetTableResponse>(small ? apiUrl(apiPath(sweep.name, "table"), { metrics: AT_ONCE, level: view.level }) : undefined);
   const known = useMemo(() => [...new Set((all.data?.rows ?? []).map((row) => row.metric).filter(Boolean))].sort((a, b) => metricRank(a) - metricRank(b)), [all.data]);
   const metric = view.metric || known[0] || "loss_targets";
-  const apart = !small || (view.metric !== "" && !DISCOVER.includes(view.metric));
+  const apart = !small || (view.metric !== "" && !AT_ONCE.includes(view.metric));
   const one = useLive<GetTableResponse>(apart ? apiUrl(apiPath(sweep.name, "table"), { metrics: [metric], level: view.level }) : undefined);
   const source = apart ? one : all;
   const rows = useMemo(() => (source.data?.rows ?? []).filter((row) => row.metric === metric), [source.data, metric]);
@@ -184,7 +178,7 @@ export function Filters({ view, setView, results, ntk = true, children }: {
         <select value={results.metric} onChange={(event) => setView({ metric: event.currentTarget.value, split: "" })}>
           {metrics.map((metric) => <option key={metric} value={metric}>{metric}</option>)}
           <optgroup label="Perhaps measured as well">
-            {OTHER_METRICS.filter((metric) => !metrics.includes(metric)).map((metric) => <option key={metric} value={metric}>{metric}</option>)}
+            {BY_NAME.filter((metric) => !metrics.includes(metric)).map((metric) => <option key={metric} value={metric}>{metric}</option>)}
           </optgroup>
         </select>
       </label>

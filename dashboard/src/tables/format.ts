@@ -199,21 +199,6 @@ export function metricWithUnit(metric: string): string {
 // train.length by model.preset, as experiments/defaults.cc; permanent there.
 export const PRESET_LENGTHS: Record<string, number> = { tiny: 256, small: 256, "gpt2-45m": 1024, "gpt2-124m": 1024, "gpt2-355m": 1024 };
 
-// As experiments/metrics.cc; a new one comes after these in lists until it is named here.
-export const HEADLINES = ["loss_targets", "loss", "passkey_accuracy", "mqar_accuracy", "attention_entropy", "attention_entropy_ratio",
-  "attention_entropy_slope", "acc", "acc_norm", "rouge1", "rouge2", "rougeL"];
-export const OTHERS = ["loss_per_byte", "bits_per_byte", "loss_targets_windowed", "gain"];
-
-export function isHeadline(metric: string): boolean {
-  return HEADLINES.includes(metric);
-}
-
-// The metrics that people come for go first; the rest keep their order.
-export function metricRank(metric: string): number {
-  const rank = [...HEADLINES, ...OTHERS].indexOf(metric);
-  return rank < 0 ? HEADLINES.length + OTHERS.length : rank;
-}
-
 export function timeText(microseconds: Int64 | undefined): string {
   const value = Number(microseconds ?? 0);
   return value > 0 ? new Date(value / 1000).toISOString().slice(0, 19).replace("T", " ") + " UTC" : "";

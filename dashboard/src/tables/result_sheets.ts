@@ -2,8 +2,9 @@
 // "NTK on"; and as flat records. A twin of cli/result_tables.cc, held to its golden files by the test. Computes no statistics.
 import type { ComparisonRow, ConfidenceRow, Double, Phase } from "../api/types";
 import {
-  armLabel, counted, decimalsFor, levelText, meanInterval, methodText, metricRank, number, pText, phaseText, shortest, splitText,
+  armLabel, counted, decimalsFor, levelText, meanInterval, methodText, number, pText, phaseText, shortest, splitText,
 } from "./format";
+import { metricRank } from "./metrics";
 import type { CsvCell, Records, Sheet } from "./sheet";
 
 type Row = ConfidenceRow | ComparisonRow;
