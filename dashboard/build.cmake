@@ -57,6 +57,9 @@ function(hash_sources sources result)
   set(${result} "${hash}" PARENT_SCOPE)
 endfunction()
 
+# Of npm, where a registry was not reached; anything else no network would mend.
+set(fetch_errors "ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ECONNREFUSED|ECONNRESET|ENETUNREACH|EHOSTUNREACH|ENOTCACHED|ERR_SOCKET_TIMEOUT|FETCH_ERROR")
+
 function(build)
   file(MAKE_DIRECTORY "${work}")
   list_sources(sources)
@@ -67,13 +70,21 @@ function(build)
   if(NOT packages_hash STREQUAL lock_hash OR NOT IS_DIRECTORY "${node_modules}/vite")
     file(COPY "${SOURCE}/package.json" "${SOURCE}/package-lock.json" "${SOURCE}/.npmrc" DESTINATION "${work}")
     file(REMOVE "${BINARY}/packages.hash")
+    # npm is a script that asks PATH for node, and so are its packages' own: find_program also finds node where PATH does not lead.
+    get_filename_component(node_folder "${NODE}" DIRECTORY)
     # Few and short tries: a machine without a network should not wait for long at every build.
-    execute_process(COMMAND "${NPM}" ci --include=dev --no-audit --no-fund --loglevel=error --prefer-offline --fetch-retries=1
+    execute_process(COMMAND "${CMAKE_COMMAND}" -E env "PATH=${node_folder}:$ENV{PATH}" "${NPM}" ci --include=dev --no-audit --no-fund --loglevel=error --prefer-offline --fetch-retries=1
         --fetch-retry-mintimeout=1000 --fetch-retry-maxtimeout=3000 --fetch-timeout=60000
       WORKING_DIRECTORY "${work}" RESULT_VARIABLE code OUTPUT_QUIET ERROR_VARIABLE said)
     if(NOT code EQUAL 0)
+      string(STRIP "${said}" said)
       string(REGEX REPLACE "\n.*" "" first "${said}")
-      leave_without("npm could not install its packages (${first}). Build again where there is a network" YES)
+      if(said MATCHES "${fetch_errors}")
+        set(next "Build again where there is a network")
+      else()
+        set(next "`${NPM} ci` in ${work} says all of it; then build again")
+      endif()
+      leave_without("npm ended with '${code}' before its packages were there (${first}). ${next}" YES)
       return()
     endif()
     file(WRITE "${BINARY}/packages.hash" "${lock_hash}")
