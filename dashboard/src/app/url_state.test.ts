@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { flag, list, number, oneOf, readState, text, writeState } from "./url_state";
+import { flag, level, list, number, oneOf, readState, text, writeState } from "./url_state";
 
 const VIEW = {
   tab: oneOf(["overview", "curves"], "overview"),
@@ -15,6 +15,8 @@ describe("readState", () => {
     expect(readState(VIEW, "?tab=nonsense&level=high&log=maybe")).toEqual(readState(VIEW, ""));
     expect(readState(VIEW, "?level=").level).toBe(0.95);
     expect(readState(VIEW, "?level=Infinity").level).toBe(0.95);
+    for (const bad of ["2", "1", "0", "-0.5", "abc", "", "NaN"]) expect(readState({ level: level() }, `?level=${bad}`).level, bad).toBe(0.95);
+    expect(["0.8", "0.999", "1e-3"].map((good) => readState({ level: level() }, `?level=${good}`).level)).toEqual([0.8, 0.999, 0.001]);
   });
   it("reads what writeState wrote, commas and all", () => {
     const change = { tab: "curves" as const, arms: ['{"attention.p":3,"train.lr":1e-3}', "b=1,2"], level: 0.9, log: true, metric: "a b&c" };

@@ -1,7 +1,7 @@
 // What of a page's view is kept in its address, so that a view can be sent to somebody and the browser's back and forward work.
 // A page names its parameters once, with type and default; a parameter at its default is left out of the address.
 //
-//   const VIEW = { tab: text("overview"), arms: list(), level: number(0.95), log: flag(false) };
+//   const VIEW = { tab: text("overview"), arms: list(), level: level(), log: flag(false) };
 //   const [view, setView] = useUrlState(VIEW);      // view.tab: string, view.arms: string[], ...
 //   setView({ tab: "curves" });                     // a step of the history; {replace: true} for key strokes
 //
@@ -25,16 +25,20 @@ export function oneOf<const T extends string>(choices: readonly T[], fallback: T
   return { fallback, read: (values) => choices.find((choice) => choice === values[0]), write: (value) => [value] };
 }
 
-export function number(fallback: number): Parameter<number> {
+// Both ends are left out: what lies at or beyond one is not understood, as what is no number.
+export function number(fallback: number, { over = -Infinity, under = Infinity }: { over?: number; under?: number } = {}): Parameter<number> {
   return {
     fallback,
     read: (values) => {
       const value = Number(values[0]);
-      return values[0]?.trim() && Number.isFinite(value) ? value : undefined;
+      return values[0]?.trim() && value > over && value < under ? value : undefined;
     },
     write: (value) => [String(value)],
   };
 }
+
+// Of confidence, as `--level` takes it.
+export const level = (): Parameter<number> => number(0.95, { over: 0, under: 1 });
 
 export function flag(fallback = false): Parameter<boolean> {
   return {

@@ -6,7 +6,7 @@ import type { ConfidenceRow, GetGridResponse, GetTableResponse, Job, ListJobsRes
 import { feed, useLive } from "../app/live";
 import { sweepPath } from "../app/router";
 import type { PageProps } from "../app/shell";
-import { list, number, oneOf, text, useUrlState } from "../app/url_state";
+import { level, list, oneOf, text, useUrlState } from "../app/url_state";
 import { ErrorNotice, Loading } from "../app/widgets";
 import { ChartCard, fileName } from "../charts/card";
 import type { DrawOptions } from "../charts/figure";
@@ -27,7 +27,7 @@ const VIEW = {
   split: text(""),
   ntk: oneOf(["both", "off", "on"], "both"),
   arms: list(),                  // "sweep:label"
-  level: number(0.95),
+  level: level(),
   sort: text(""),
 };
 

@@ -8,7 +8,7 @@ import { lostText, plural, progressOf } from "../app/format";
 import { useLive } from "../app/live";
 import { sweepPath } from "../app/router";
 import { isOver } from "../app/sweeps";
-import { flag, list, number, oneOf, text, type SetState, type Values } from "../app/url_state";
+import { flag, level, list, oneOf, text, type SetState, type Values } from "../app/url_state";
 import { ErrorNotice, Loading } from "../app/widgets";
 import { swatch } from "../charts/figure";
 import { type View, viewKey, viewText, viewsOf } from "../charts/rows";
@@ -25,7 +25,7 @@ export const SWEEP_VIEW = {
   split: text(""),                  // "selection", "confirmation/confirming"; "": the first
   ntk: oneOf(["both", "off", "on"], "both"),
   arms: list(),                     // labels; none: the default
-  level: number(0.95),
+  level: level(),
   log: flag(false),
   axis: text(""),
   by: oneOf(["one", "panels"], "one"),
