@@ -531,6 +531,19 @@ TEST_F(HttpServerTest, HalfOpenHeadsMakeWayWhereItIsCrowded) {
   EXPECT_TRUE(Eventually([&] { return TestClient(server_->address()).Get("/api/v1/health").status == 200; }));
 }
 
+TEST_F(HttpServerTest, HalfOpenHandshakesMakeWayWhereItIsCrowded) {
+  options_.listener.max_connections = 8;
+  options_.listener.head_seconds = 600;
+  options_.listener.crowded_head_seconds = 0.2;
+  StartWithTokens(/*tls=*/true);
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (int i = 0; i < 20; ++i) {
+    clients.push_back(std::make_unique<TestClient>(server_->address()));
+    if (i % 2 == 0) clients.back()->Send(std::string("\x16\x03\x01", 3));
+  }
+  EXPECT_TRUE(Eventually([&] { return Get("/api/v1/health").status == 200; }));
+}
+
 TEST_F(HttpServerTest, SaysThatItIsFullAsItSaysEverything) {
   options_.listener.max_connections = 0;
   Start();
