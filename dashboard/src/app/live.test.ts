@@ -45,7 +45,52 @@ describe("the stream of changes", () => {
     const feed = new ChangeFeed();
     feed.start();
     await vi.advanceTimersByTimeAsync(10);
-    expect([feed.connection, feed.version]).toEqual(["live", 2]);
+    expect([feed.connection, feed.version]).toEqual(["live", 1]);
+  });
+
+  it("is heard before anything is asked for, so that its first word makes nothing old", async () => {
+    answers = [{ events: [change(7)], open: true }];
+    const feed = new ChangeFeed();
+    const versions: number[] = [];
+    void feed.ready().then(() => versions.push(feed.version));
+    await vi.advanceTimersByTimeAsync(10);
+    expect(versions).toEqual([]);
+    feed.start();
+    await vi.advanceTimersByTimeAsync(10);
+    expect([versions, feed.connection]).toEqual([[0], "live"]);
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(feed.version).toBe(0);
+  });
+
+  it("holds nothing up where it is slow, hidden or cannot be had, and then its first word makes all old", async () => {
+    const slow: { say?: () => void } = {};
+    vi.stubGlobal("fetch", async () => new Response(new ReadableStream({
+      start(controller) {
+        slow.say = () => controller.enqueue(new TextEncoder().encode(change(7)));
+      },
+    })));
+    let asked = 0;
+    const feed = new ChangeFeed();
+    feed.start();
+    void feed.ready().then(() => ++asked);
+    await vi.advanceTimersByTimeAsync(290);
+    expect(asked).toBe(0);
+    await vi.advanceTimersByTimeAsync(20);
+    expect([asked, feed.version]).toEqual([1, 0]);
+    slow.say!();
+    await vi.advanceTimersByTimeAsync(10);
+    expect([feed.connection, feed.version]).toEqual(["live", 1]);
+
+    vi.stubGlobal("fetch", async () => { throw new TypeError("Failed to fetch"); });
+    for (const hidden of [false, true]) {
+      page.hidden = hidden;
+      const other = new ChangeFeed();
+      other.start();
+      void other.ready().then(() => ++asked);
+      await vi.advanceTimersByTimeAsync(10);
+      expect(other.connection).toBe(hidden ? "paused" : "lost");
+    }
+    expect(asked).toBe(3);
   });
 
   it("comes back by itself, and takes all for old then", async () => {
@@ -55,7 +100,7 @@ describe("the stream of changes", () => {
     await vi.advanceTimersByTimeAsync(10);
     expect(feed.connection).toBe("lost");
     await vi.advanceTimersByTimeAsync(10_000);
-    expect([feed.connection, feed.version, asked]).toEqual(["live", 2, 3]);
+    expect([feed.connection, feed.version, asked]).toEqual(["live", 1, 3]);
   });
 
   it("has everything asked again when the token is refused, also after a stream that just ended, and once only", async () => {
@@ -63,9 +108,9 @@ describe("the stream of changes", () => {
     const feed = new ChangeFeed();
     feed.start();
     await vi.advanceTimersByTimeAsync(10);
-    expect([feed.connection, feed.version]).toEqual(["lost", 1]);
+    expect([feed.connection, feed.version]).toEqual(["lost", 0]);
     await vi.advanceTimersByTimeAsync(20_000);
-    expect([feed.connection, feed.version, feed.error?.code]).toEqual(["lost", 2, "UNAUTHENTICATED"]);
+    expect([feed.connection, feed.version, feed.error?.code]).toEqual(["lost", 1, "UNAUTHENTICATED"]);
     expect(asked).toBeGreaterThan(2);
   });
 
@@ -91,7 +136,7 @@ describe("the stream of changes", () => {
     page.hidden = false;
     page.listeners.forEach((listener) => listener());
     await vi.advanceTimersByTimeAsync(10);
-    expect([feed.connection, feed.version, asked]).toEqual(["live", 2, 2]);
+    expect([feed.connection, feed.version, asked]).toEqual(["live", 1, 2]);
   });
 });
 

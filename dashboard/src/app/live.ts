@@ -18,6 +18,9 @@ export class ChangeFeed {
   private abort: AbortController | undefined;
   private wake: (() => void) | undefined;
   private running = false;
+  private settled = false;
+  private settle!: () => void;
+  private readonly whenSettled = new Promise<void>((resolve) => { this.settle = resolve; });
 
   subscribe(listener: () => void): () => void {
     this.listeners.add(listener);
@@ -30,7 +33,22 @@ export class ChangeFeed {
     // A hidden page holds no connection: a browser has six for a server.
     document.addEventListener("visibilitychange", () => this.restart());
     window.addEventListener("online", () => this.restart());
+    window.setTimeout(() => this.open(), 300);
     void this.run();
+  }
+
+  // When resources may be asked for: once the stream is heard, so that no change falls between the two and none need be asked for again;
+  // without it where it fails or is slow, and its first word makes what was asked old then.
+  ready(): Promise<void> {
+    return this.whenSettled;
+  }
+
+  // Whether that was still to be decided.
+  private open(): boolean {
+    const first = !this.settled;
+    this.settled = true;
+    this.settle();
+    return first;
   }
 
   // After another token, or to ask at once.
@@ -52,6 +70,7 @@ export class ChangeFeed {
     if (connection === this.connection && error === this.error) return;
     this.connection = connection;
     this.error = error;
+    if (connection === "lost" || connection === "paused") this.open();
     this.tell();
   }
 
@@ -81,12 +100,11 @@ export class ChangeFeed {
           if (event !== "change") return;
           wait = 500;
           const { revision } = JSON.parse(data) as Changes;
-          const known = this.revision !== "" && this.connection === "live";
+          const nothingAsked = this.open();
+          const known = nothingAsked || (revision === this.revision && this.connection === "live");
+          this.revision = revision;
           this.become("live");
-          if (!known || revision !== this.revision) {
-            this.revision = revision;
-            this.changed();
-          }
+          if (!known) this.changed();
         });
       } catch (error) {
         failure ??= error instanceof ApiError ? error : undefined;
@@ -201,7 +219,9 @@ export function useLive<T>(url: string | undefined, options: { follow?: boolean;
       }, pause);
     };
     ask.current = () => void load();
-    void load();
+    void feed.ready().then(() => {
+      if (!abort.signal.aborted) void load();
+    });
     const unsubscribe = follow ? feed.subscribe(() => {
       if (feed.version !== version) schedule();
     }) : () => undefined;

@@ -63,7 +63,9 @@ function useSweeps(names: readonly string[], asked: string, level: number): Load
       timer ??= window.setTimeout(() => void load(), 2000);
     };
     timer = 0;
-    void load();
+    void feed.ready().then(() => {
+      if (!abort.signal.aborted) void load();
+    });
     const leave = feed.subscribe(() => {
       if (feed.version !== version) later();
     });
