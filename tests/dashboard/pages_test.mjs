@@ -312,6 +312,23 @@ test("compare: arms of two sweeps, with the warning that nothing is paired", asy
   quiet();
 });
 
+test("where there are more sweeps than a page lists, both pages say so", async () => {
+  const { page } = tab;
+  const lists = (url) => url.pathname === "/api/v1/sweeps";
+  await tab.go("/compare", "[data-empty]");
+  assert.equal(await page.locator("[data-more]").count(), 0);
+  await page.route(lists, async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...await response.json(), next_page_token: "more" } });
+  });
+  await tab.go("/compare", "[data-more]");
+  assert.match(await page.locator("[data-more]").innerText(), /first 200 sweeps.*in the address/s);
+  await tab.go("/", "text=Find, Show and the order are of this page");
+  assert.ok(await page.getByText("sweeps on this page").first().isVisible());
+  await page.unroute(lists);
+  quiet();
+});
+
 test("workers: who is there, with how many slots", async () => {
   await tab.go("/workers", "text=2 workers connected");
   const text = await tab.page.locator("table").innerText();

@@ -31,6 +31,8 @@ const VIEW = {
   sort: text(""),
 };
 
+const MOST_LISTED = 200;
+
 interface OneSweep { name: string; grid: GetGridResponse; table: GetTableResponse; job: Job | undefined }
 type Loaded = Record<string, OneSweep | ApiError>;
 
@@ -112,7 +114,7 @@ function evalSetting(sweep: OneSweep, axis: string): string {
 export function ComparePage(_props: PageProps) {
   const [view, setView] = useUrlState(VIEW);
   const names = useMemo(() => [...new Set(view.sweeps.split(",").map((name) => name.trim()).filter(Boolean))], [view.sweeps]);
-  const all = useLive<ListSweepsResponse>(apiUrl("/sweeps", { page_size: 200 }));
+  const all = useLive<ListSweepsResponse>(apiUrl("/sweeps", { page_size: MOST_LISTED }));
   const loaded = useSweeps(names, view.metric, view.level);
   const ready = useMemo(() => names.flatMap((name) => { const one = loaded[name]; return one && !(one instanceof ApiError) ? [one] : []; }), [names, loaded]);
   const failed = names.flatMap((name) => { const one = loaded[name]; return one instanceof ApiError ? [{ name, error: one }] : []; });
@@ -198,6 +200,10 @@ export function ComparePage(_props: PageProps) {
           </select>
         </label>
       </div>
+      {all.data && all.data.next_page_token !== "" && (
+        <p class="muted" data-more>The first {MOST_LISTED} sweeps are listed, and there are more: tick others in the <a href="/">list of sweeps</a>, or name them in the address
+          (<code>/compare?sweeps=NAME,NAME</code>).</p>
+      )}
       {failed.map(({ name, error }) => <ErrorNotice key={name} error={error} what={name} />)}
       {all.error && !all.data && <ErrorNotice error={all.error} />}
       {names.length === 0 ? (
