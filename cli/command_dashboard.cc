@@ -108,7 +108,7 @@ absl::StatusOr<int> RunDashboard(const Invocation& invocation) {
   const std::string log = JoinPath(dir, "server.log");
   ABLATE_ASSIGN_OR_RETURN(
       const std::unique_ptr<LocalServer> server,
-      StartWithPage(dir, http, [&](const std::string& address) { return LocalServer::Start(dir, log, address); }));
+      StartWithPage(dir, http, [&](const std::string& address) { return LocalServer::StartToRead(dir, log, address); }));
   const DeferStop defer;
   const std::string link = DashboardLink(dir).value_or("");
   PrintLink(link);

@@ -4,6 +4,7 @@
 #include "base/client_access.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "cli/commands.h"
 
 namespace ablate {
 
@@ -22,7 +23,8 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const Invocation& i
     } else {
       connection->log_dir_ = std::make_unique<TempDir>();
       ABLATE_ASSIGN_OR_RETURN(connection->server_,
-                              LocalServer::Start(dir, JoinPath(connection->log_dir_->path(), "server.log")));
+                              LocalServer::StartToRead(dir, JoinPath(connection->log_dir_->path(), "server.log")));
+      if (connection->server_->read_only()) Say(absl::StrCat("the disk of ", dir, " is full: it is opened for reading only"));
       access.address = connection->server_->address();
     }
   } else {

@@ -6,12 +6,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/status_macros.h"
@@ -23,6 +26,7 @@ namespace {
 
 constexpr size_t kMaxSocketPath = sizeof(sockaddr_un::sun_path) - 1;
 constexpr auto kPoll = std::chrono::milliseconds(10);
+constexpr uint64_t kNoRoomBytes = 1 << 20;
 constexpr double kStartSeconds = 120;  // a large database may have to be migrated
 
 double SecondsSince(std::chrono::steady_clock::time_point start) {
@@ -91,16 +95,27 @@ absl::StatusOr<std::string> SocketAddress(const std::string& data_dir, std::stri
 
 absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(const std::string& data_dir,
                                                                 const std::string& log_path,
-                                                                const std::string& http) {
+                                                                const std::string& http, bool read_only) {
   ABLATE_ASSIGN_OR_RETURN(const std::string program, SiblingProgram("ablate-server"));
   std::unique_ptr<LocalServer> server(new LocalServer);
-  ABLATE_ASSIGN_OR_RETURN(server->address_, SocketAddress(data_dir, &server->private_dir_));
+  server->read_only_ = read_only;
+  if (read_only) {  // leaves nothing in a folder that it only reads
+    server->private_dir_ = "/tmp/ablate-XXXXXX";
+    if (::mkdtemp(server->private_dir_.data()) == nullptr) {
+      server->private_dir_.clear();
+      return absl::UnavailableError("cannot make a folder for a socket under /tmp");
+    }
+    server->address_ = absl::StrCat("unix:", server->private_dir_, "/run.sock");
+  } else {
+    ABLATE_ASSIGN_OR_RETURN(server->address_, SocketAddress(data_dir, &server->private_dir_));
+  }
   const TempDir ready_dir;
   const std::string ready_file = JoinPath(ready_dir.path(), "ready");
   SubprocessOptions options;
   options.argv = {program,    "--data-dir",        data_dir, "--listen", server->address_, "--ready-file",
                   ready_file, "--contact-seconds", "0.5"};  // for the eye: the worker is on this machine
   if (!http.empty()) options.argv.insert(options.argv.end(), {"--http", http});
+  if (read_only) options.argv.push_back("--read-only");
   options.pipe_stdin = false;
   options.stderr_path = log_path;
   const uint64_t log_begin = FileSize(log_path).value_or(0);
@@ -111,8 +126,13 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(const std::strin
     if (server->process_->HasExited()) {
       const std::string said = ReadFile(log_path).value_or("").substr(log_begin);
       const ExitStatus status = server->process_->Wait();
-      return absl::FailedPreconditionError(absl::StrCat("cannot open ", data_dir, ": ablate-server ended with ",
-                                                        status.Describe(), "\n", said.empty() ? Tail(log_path) : said));
+      const std::string text = absl::StrCat("cannot open ", data_dir, ": ablate-server ended with ", status.Describe(), "\n",
+                                            said.empty() ? Tail(log_path) : said);
+      const absl::StatusOr<uint64_t> free = FreeBytes(data_dir);
+      const bool no_room = !read_only && (absl::StrContains(said, std::strerror(ENOSPC)) || (free.ok() && *free < kNoRoomBytes));
+      if (!no_room) return absl::FailedPreconditionError(text);
+      return absl::ResourceExhaustedError(absl::StrCat(
+          absl::StripTrailingAsciiWhitespace(text), "\nMake room on its disk; reading needs none: `ablate-server --read-only --data-dir ", data_dir, "`"));
     }
     if (SecondsSince(start) > kStartSeconds) {
       return absl::DeadlineExceededError(
@@ -121,6 +141,16 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(const std::strin
     std::this_thread::sleep_for(kPoll);
   }
   return server;
+}
+
+absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::StartToRead(const std::string& data_dir,
+                                                                      const std::string& log_path,
+                                                                      const std::string& http) {
+  absl::StatusOr<std::unique_ptr<LocalServer>> server = Start(data_dir, log_path, http);
+  if (!absl::IsResourceExhausted(server.status())) return server;
+  absl::StatusOr<std::unique_ptr<LocalServer>> reader = Start(data_dir, log_path, http, /*read_only=*/true);
+  if (!reader.ok()) return server;  // what has to be mended first
+  return reader;
 }
 
 LocalServer::~LocalServer() {

@@ -18,18 +18,23 @@ class LocalServer {
   // Starts it on data_dir/SOCKET_NAME (or, where that path is over 107 bytes, on a socket in a private folder under
   // /tmp) and waits until it answers. Its log is appended to `log_path`. FailedPrecondition and others: it did not
   // start; with what it said. `http`: HOST:PORT where it serves the dashboard (background_dashboard.h finds the link); "":
-  // it serves none.
+  // it serves none. ResourceExhausted: its disk has no room to open it for writing. `read_only`: works on a copy.
   static absl::StatusOr<std::unique_ptr<LocalServer>> Start(const std::string& data_dir, const std::string& log_path,
-                                                            const std::string& http = "");
+                                                            const std::string& http = "", bool read_only = false);
+  // For commands that read: read-only where the disk is full.
+  static absl::StatusOr<std::unique_ptr<LocalServer>> StartToRead(const std::string& data_dir, const std::string& log_path,
+                                                                  const std::string& http = "");
   // Stops it: SIGTERM, and SIGKILL after ten seconds.
   ~LocalServer();
 
   const std::string& address() const { return address_; }
+  bool read_only() const { return read_only_; }
   bool HasExited() { return process_->HasExited(); }
 
  private:
   LocalServer() = default;
   std::string address_;
+  bool read_only_ = false;
   std::string private_dir_;  // removed at the end; may be empty
   std::optional<Subprocess> process_;
 };

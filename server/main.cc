@@ -218,6 +218,15 @@ std::string LocalSocket(const std::string& data_dir, std::optional<TempDir>* pri
   return absl::StrCat("unix:", JoinPath((*private_dir)->path(), "local.sock"));
 }
 
+// Where clients look for the server. Where the disk has no room for it, it serves all the same: what is there can be read.
+absl::Status WriteAddress(const std::string& path, const std::string& address) {
+  const absl::Status status = WriteFileAtomic(path, address + "\n");
+  if (!absl::IsResourceExhausted(status)) return status;
+  LOG(WARNING) << status.message() << ": make room; until then clients find this server by its address alone (--server)";
+  RemoveFile(path).IgnoreError();  // of an earlier one
+  return absl::OkStatus();
+}
+
 absl::Status Serve(const sigset_t& signals) {
   ABLATE_ASSIGN_OR_RETURN(CoordinatorOptions options, OptionsFromFlags());
   const SteppedClock stepped(&Clock::Real(), absl::GetFlag(FLAGS_test_wall_offset_file));
@@ -285,16 +294,16 @@ absl::Status Serve(const sigset_t& signals) {
   const std::string address_file = JoinPath(options.data_dir, "server.address");
   const std::string dashboard_file = JoinPath(options.data_dir, "dashboard.address");
   const std::string ready_file = absl::GetFlag(FLAGS_ready_file);
-  const std::string reachable = FromAnywhere(server->address()) + "\n";
+  const std::string reachable = FromAnywhere(server->address());
   if (!read_only) {
-    ABLATE_RETURN_IF_ERROR(WriteFileAtomic(address_file, local == nullptr ? reachable : local->address() + "\n"));
+    ABLATE_RETURN_IF_ERROR(WriteAddress(address_file, local == nullptr ? reachable : local->address()));
   }
   if (http != nullptr && !read_only) {
-    ABLATE_RETURN_IF_ERROR(WriteFileAtomic(dashboard_file, http->url() + "\n"));
+    ABLATE_RETURN_IF_ERROR(WriteAddress(dashboard_file, http->url()));
   } else if (!read_only) {
     (void)RemoveFile(dashboard_file);  // of one that was killed
   }
-  if (!ready_file.empty()) ABLATE_RETURN_IF_ERROR(WriteFileAtomic(ready_file, reachable));
+  if (!ready_file.empty()) ABLATE_RETURN_IF_ERROR(WriteFileAtomic(ready_file, reachable + "\n"));
   std::printf("listening on %s\n", server->address().c_str());
   if (http != nullptr) std::printf("dashboard %s\n", http->url().c_str());
   const ListenerSecurity& with_tls = access.security.tls ? access.security : http_options.access.security;

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -125,6 +126,35 @@ class Run(ClusterTest):
         self.box.ablate("sweep", "cancel", "older", "--data-dir", data_dir)
         answer = self.box.ablate("run", self.file, "--data-dir", data_dir, "--http", "off")
         self.assertNotIn("older", answer.stderr)
+
+    def test_a_finished_run_can_be_read_from_a_full_disk(self):
+        disk = os.path.join(self.box.dir, "disk")
+        os.mkdir(disk)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", disk], capture_output=True).returncode != 0:
+            self.skipTest("no file system can be mounted here")
+        self.addCleanup(subprocess.run, ["umount", "-l", disk])
+        data_dir = os.path.join(disk, "run")
+        with open(self.file, "w", encoding="utf-8") as file:
+            file.write(noop_yaml("local", 4, seconds=0))
+        roomy = os.path.join(self.box.dir, "roomy")
+        self.box.ablate("run", self.file, "--data-dir", roomy, "--http", "off")
+        expected = self.results(roomy)
+        shutil.copytree(roomy, data_dir)
+        with open(os.path.join(disk, "filler"), "wb", buffering=0) as file:
+            try:
+                while file.write(b"x" * 512):
+                    pass
+            except OSError:
+                pass
+        self.assertEqual(os.statvfs(disk).f_bavail, 0)
+        self.assertEqual(self.results(data_dir), expected)
+        answer = self.box.ablate("query", "--timeout", "0.2", "--data-dir", data_dir, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL "
+                                 "SELECT i + 1 FROM n) SELECT sum(i) FROM n", check=False)
+        self.assertEqual(answer.returncode, 3, answer.stderr)
+        self.assertRegex(answer.stderr, "the query took longer than .*--timeout")
+        answer = self.box.ablate("run", self.file, "--data-dir", data_dir, "--http", "off", check=False)
+        if answer.returncode != 0:
+            self.assertIn("ablate-server --read-only", answer.stderr)
 
     def test_time_out(self):
         process = self.start(os.path.join(self.box.dir, "short"), "--timeout", "0.1")
