@@ -1,6 +1,7 @@
 // See maintenance.h.
 #include "server/maintenance.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/status_macros.h"
@@ -162,6 +164,16 @@ std::string Text(const std::string& what, const CheckReport& report) {
   return text;
 }
 
+// A file's content, or what a folder names.
+absl::Status Sync(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return FileError("cannot open", path, errno);
+  const int error = ::fsync(fd) == 0 ? 0 : errno;
+  ::close(fd);
+  return error == 0 ? absl::OkStatus() : FileError("cannot fsync", path, error);
+}
+
+// A link is to bytes that are on the disk; names are synced by SyncFolders.
 absl::Status LinkOrCopy(const std::string& from, const std::string& to, int64_t* copied) {
   if (!FileExists(from)) return absl::NotFoundError(from);
   ABLATE_RETURN_IF_ERROR(MakeDirs(Dirname(to)));
@@ -171,7 +183,15 @@ absl::Status LinkOrCopy(const std::string& from, const std::string& to, int64_t*
   std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing, error);
   if (error) return FileError("cannot copy", from, error.value());
   ++*copied;
-  return absl::OkStatus();
+  return Sync(to);
+}
+
+absl::Status SyncFolders(const std::string& dir) {
+  const std::string root = JoinPath(dir, "artifacts");
+  ABLATE_ASSIGN_OR_RETURN(const std::vector<std::string> folders, ListDir(root));
+  for (const std::string& folder : folders) ABLATE_RETURN_IF_ERROR(Sync(JoinPath(root, folder)));
+  for (const std::string& path : {root, DatabaseOf(dir), dir}) ABLATE_RETURN_IF_ERROR(Sync(path));
+  return Sync(Dirname(dir));
 }
 
 struct Transfer {
@@ -227,7 +247,13 @@ absl::Status MakeBackup(const std::string& data_dir, const std::string& to, Tran
     }
   }
   ABLATE_ASSIGN_OR_RETURN(const std::string hash, Sha256HexOfFile(DatabaseOf(to)));
-  return WriteFileAtomic(JoinPath(to, kManifest), absl::StrCat(hash, "  ablate.db\n"));
+  // As sha256sum -c reads it. What the database names and this does not was not there when the backup was made.
+  std::string manifest = absl::StrCat(hash, "  ablate.db\n");
+  for (const std::string& sha256 : StoredArtifacts(to)) {
+    absl::StrAppend(&manifest, sha256, "  artifacts/", sha256.substr(0, 2), "/", sha256.substr(2), "\n");
+  }
+  ABLATE_RETURN_IF_ERROR(SyncFolders(to));  // all of it is on the disk before the manifest says so
+  return WriteFileAtomic(JoinPath(to, kManifest), manifest);
 }
 
 absl::Status CheckBackup(const std::string& backup) {
@@ -239,10 +265,23 @@ absl::Status CheckBackup(const std::string& backup) {
   if (manifest->substr(0, 64) != hash) {
     return absl::DataLossError(absl::StrCat(DatabaseOf(backup), " is not what was backed up (SHA-256 ", hash, ")"));
   }
-  for (const std::string& sha256 : StoredArtifacts(backup)) {
+  const std::vector<std::string> stored = StoredArtifacts(backup);
+  const std::set<std::string> there(stored.begin(), stored.end());
+  int64_t lost = 0;
+  std::string first;
+  for (absl::string_view line : absl::StrSplit(*manifest, '\n', absl::SkipEmpty())) {
+    if (!absl::StrContains(line, "  artifacts/") || there.contains(std::string(line.substr(0, 64)))) continue;
+    if (++lost == 1) first = std::string(line.substr(0, 64));
+  }
+  if (lost > 0) {
+    return absl::DataLossError(absl::StrCat(backup, " has lost ", lost, " artifacts since it was made (", first,
+                                            lost > 1 ? ", ...)" : ")", ": take their lines out of ", kManifest,
+                                            " to restore without them (jobs that need them make them again)"));
+  }
+  for (const std::string& sha256 : stored) {
     ABLATE_ASSIGN_OR_RETURN(const std::string found, Sha256HexOfFile(ArtifactOf(backup, sha256)));
     if (found != sha256) {
-      return absl::DataLossError(absl::StrCat(ArtifactOf(backup, sha256), " has another content: remove it from the "
+      return absl::DataLossError(absl::StrCat(ArtifactOf(backup, sha256), " has another content: remove it and its line in backup.sha256 from the "
                                               "backup to restore without it (jobs that need it make it again)"));
     }
   }
@@ -253,7 +292,7 @@ absl::Status MakeRestored(const std::string& backup, const std::string& data_dir
   ABLATE_RETURN_IF_ERROR(MakeDirs(JoinPath(data_dir, "artifacts")));
   ABLATE_RETURN_IF_ERROR(BackupDatabase(DatabaseOf(backup), DatabaseOf(data_dir)));
   ABLATE_ASSIGN_OR_RETURN(*transfer, TransferArtifacts(backup, data_dir));
-  return absl::OkStatus();
+  return SyncFolders(data_dir);
 }
 
 }  // namespace

@@ -130,11 +130,19 @@ TEST_F(ServerProgramTest, ChecksBacksUpRestoresAndReadsWhatIsDamaged) {
   EXPECT_FALSE(FileExists(JoinPath(dir_.path(), "never")));
   serve(restored, {"--read-only"}, [] {});
   EXPECT_EQ(*ReadFile(database), bytes);
+  // What the backup lists must be there.
+  const std::string fresh = JoinPath(dir_.path(), "fresh");
+  const std::string manifest = *ReadFile(JoinPath(backup, "backup.sha256"));
+  const std::string gone(64, 'a');
+  ASSERT_TRUE(WriteFileAtomic(JoinPath(backup, "backup.sha256"),
+                              absl::StrCat(manifest, gone, "  artifacts/aa/", gone.substr(2), "\n")).ok());
+  EXPECT_EQ(ends(fresh, {"--restore", backup}), 1);
+  EXPECT_THAT(Log(), HasSubstr("has lost 1 artifacts since it was made"));
+  ASSERT_TRUE(WriteFileAtomic(JoinPath(backup, "backup.sha256"), manifest).ok());
   // A backup that lost a byte is not restored.
   std::string copy = *ReadFile(JoinPath(backup, "ablate.db"));
   copy[copy.size() / 2] = static_cast<char>(copy[copy.size() / 2] ^ 1);
   ASSERT_TRUE(WriteFileAtomic(JoinPath(backup, "ablate.db"), copy).ok());
-  const std::string fresh = JoinPath(dir_.path(), "fresh");
   EXPECT_EQ(ends(fresh, {"--restore", backup}), 1);
   EXPECT_THAT(Log(), HasSubstr("is not what was backed up"));
   EXPECT_FALSE(FileExists(fresh));
