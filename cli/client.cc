@@ -17,6 +17,7 @@ namespace ablate {
 namespace {
 
 constexpr int kTries = 4;
+constexpr double kQueryGraceSeconds = 5;  // the query has the limit itself: its own end says more than this call's
 constexpr size_t kChunkBytes = 1 << 20;
 constexpr int kMaxMessageBytes = 64 << 20;
 
@@ -125,7 +126,7 @@ absl::Status Client::Watch(const std::string& sweep, grpc::ClientContext* contex
 
 absl::Status Client::Query(const v1::QueryRequest& request, const std::function<void(const v1::QueryResponse&)>& part) {
   grpc::ClientContext context;
-  context.set_deadline(After(timeout_seconds_));
+  context.set_deadline(After(timeout_seconds_ + kQueryGraceSeconds));
   const auto reader = results_->Query(&context, request);
   v1::QueryResponse response;
   while (reader->Read(&response)) part(response);

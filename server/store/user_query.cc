@@ -143,7 +143,8 @@ absl::Status RunUserQuery(const std::string& database_path, const v1::QueryReque
     }
     if (status.code() == absl::StatusCode::kDeadlineExceeded) {
       return absl::DeadlineExceededError(
-          absl::StrCat("the query took longer than ", limit_ms, " ms; narrow it, or raise the limit"));
+          absl::StrCat("the query took longer than ", HumanSeconds(static_cast<double>(limit_ms) * 1e-3),
+                       "; narrow it, or give it longer with --timeout (time_limit_ms; at most ", kMaxMilliseconds / 1000, " s)"));
     }
     // Codes other than the plain one also come of what was asked: a name that is nowhere before the schema was read
     // (SQLITE_SCHEMA), LIMIT 'x' (SQLITE_MISMATCH).
