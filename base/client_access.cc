@@ -128,6 +128,11 @@ absl::StatusOr<ClientAccess> ReadClientAccess(const ClientAccessFlags& flags, co
   if (!access.address.empty() && access.address != config["server"]) config.clear();
   if (access.address.empty()) access.address = FirstOf(config["server"], otherwise);
 
+  if (access.address.empty()) {
+    return absl::InvalidArgumentError(
+        "--server is missing (and ABLATE_SERVER is not set): host:port or unix:PATH of an ablate-server");
+  }
+
   const std::string token = Environment("ABLATE_TOKEN");
   if (!flags.token_file.empty()) {
     ABLATE_ASSIGN_OR_RETURN(access.token, ReadTokenFile(flags.token_file));

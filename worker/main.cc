@@ -39,7 +39,7 @@
 #include "worker/trainer_executor.h"
 #include "worker/work_dir.h"
 
-ABSL_FLAG(std::string, server, "", "the coordinator: host:port or unix:PATH");
+ABSL_FLAG(std::string, server, "", "the coordinator: host:port or unix:PATH; default: ABLATE_SERVER of the environment");
 ABSL_FLAG(std::string, token_file, "", "file with the token, mode 0600; default: ABLATE_TOKEN of the environment");
 ABSL_FLAG(std::string, tls_pin, "", "sha256:... of the coordinator's certificate");
 ABSL_FLAG(std::string, tls_ca, "", "PEM file with the certificate that signed it");
@@ -79,7 +79,7 @@ constexpr char kHelp[] = R"(ablate-worker: does jobs for a coordinator, until it
 
   ablate-worker --server HOST:PORT --device cpu --slots 2
 
-  --server ADDRESS          the coordinator: host:port or unix:PATH
+  --server ADDRESS          the coordinator: host:port or unix:PATH (default: ABLATE_SERVER)
   --token-file FILE         its token, in a file of mode 0600 (default: ABLATE_TOKEN or ABLATE_TOKEN_FILE of the environment)
   --tls-pin sha256:HASH     its certificate, as ablate-server prints it (default: ABLATE_TLS_PIN)
   --tls-ca FILE             or: PEM file with the certificate that signed it (default: ABLATE_TLS_CA)
@@ -146,8 +146,6 @@ int Fail(int code, const std::string& message) {
 }
 
 int CheckFlags() {
-  if (absl::GetFlag(FLAGS_server).empty())
-    return Fail(kExitUsage, "--server is missing: host:port or unix:PATH of an ablate-server");
   const std::string device = absl::GetFlag(FLAGS_device), executor = absl::GetFlag(FLAGS_executor);
   if (device != "cpu" && device != "cuda")
     return Fail(kExitUsage, absl::StrCat("--device \"", device, "\": expected cpu or cuda"));
@@ -260,12 +258,12 @@ int Main() {
   if (access.ok() && !access->token.empty()) ::prctl(PR_SET_DUMPABLE, 0);
   if (!access.ok())
     return Fail(absl::IsInvalidArgument(access.status()) ? kExitUsage : 1, std::string(access.status().message()));
+  const std::string address = access->address;
   // Before there are threads: it forks. After the token has left the environment.
   const absl::StatusOr<std::unique_ptr<ChildGuard>> guard_or = ChildGuard::Start();
   if (!guard_or.ok()) return Fail(1, std::string(guard_or.status().message()));
   const std::unique_ptr<ChildGuard>& guard = *guard_or;
 
-  const std::string address = access->address;
   const bool noop = absl::GetFlag(FLAGS_executor) == "noop";
   const std::string program =
       absl::GetFlag(FLAGS_trainer).empty() ? JoinPath(ProgramDir(), "ablate-trainer") : absl::GetFlag(FLAGS_trainer);

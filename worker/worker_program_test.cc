@@ -37,8 +37,8 @@ class WorkerProgramTest : public ::testing::Test {
     SubprocessOptions options;
     options.environment = environment_;
     options.argv = {
-        ABLATE_WORKER, "--server",         coordinator_.address(), "--work-dir", dir_.path() + "/" + work_dir,
-        "--trainer",   ABLATE_FAKE_TRAINER};
+        ABLATE_WORKER, "--work-dir", dir_.path() + "/" + work_dir, "--trainer", ABLATE_FAKE_TRAINER};
+    if (name_server_) options.argv.insert(options.argv.end(), {"--server", coordinator_.address()});
     options.argv.insert(options.argv.end(), flags.begin(), flags.end());
     options.stderr_path = dir_.path() + "/log";
     auto worker = Subprocess::Start(options);
@@ -95,6 +95,7 @@ class WorkerProgramTest : public ::testing::Test {
   TempDir dir_;
   FakeCoordinator coordinator_;
   std::map<std::string, std::string> environment_;
+  bool name_server_ = true;
 };
 
 TEST_F(WorkerProgramTest, EveryNoopJobIsRecordedOnce) {
@@ -422,6 +423,19 @@ TEST_F(WorkerProgramTest, ACrashIsReportedWithItsLastWords) {
   EXPECT_EQ(failure.signal(), SIGABRT);
   EXPECT_THAT(failure.stderr_tail(), HasSubstr("last words"));
   EXPECT_GT(failure.peak_memory_bytes(), 0);
+}
+
+TEST_F(WorkerProgramTest, TheServerMayStandInTheEnvironment) {
+  name_server_ = false;
+  environment_ = {{"ABLATE_SERVER", ""}, {"XDG_CONFIG_HOME", dir_.path()}};
+  EXPECT_EQ(Start({"--executor", "noop"}).Wait().code, 2);
+  EXPECT_THAT(Log(), HasSubstr("ABLATE_SERVER"));
+  coordinator_.AddJob("job", NoopTask(0));
+  environment_["ABLATE_SERVER"] = coordinator_.address();
+  Subprocess worker = Start({"--executor", "noop"});
+  ASSERT_TRUE(coordinator_.AwaitAllFinished()) << Log();
+  worker.Kill(SIGTERM);
+  EXPECT_EQ(worker.Wait().code, 0);
 }
 
 // A trainer that somebody has taken over, with the worker's secrets around it.
