@@ -2,6 +2,7 @@
 // else.
 #include <malloc.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -370,6 +371,8 @@ int Main(int argc, char** argv) {
   if (*asked == FlagWords::kHelp) return std::fputs(kUsage, stdout) < 0;
   if (*asked == FlagWords::kVersion) return std::printf("ablate-server %s\n", BuildVersion()) < 0;
 
+  // What tokens guard must not lie open beside them: data folders, backups and all files are this user's alone.
+  ::umask(077);
   // Before the first thread of gRPC's exists: later ones inherit the mask.
   sigset_t signals;
   ::sigemptyset(&signals);

@@ -74,6 +74,8 @@ class Access(ClusterTest):
         server = self.start()
         key = os.path.join(self.box.data_dir, "tls", "key.pem")
         self.assertEqual(stat.S_IMODE(os.stat(key).st_mode), 0o600)
+        for name, mode in (("", 0o700), ("artifacts", 0o700), ("ablate.db", 0o600), ("ablate.db-wal", 0o600)):
+            self.assertEqual(stat.S_IMODE(os.stat(os.path.join(self.box.data_dir, name)).st_mode), mode, name)
         with open(os.path.join(self.box.data_dir, "server.address")) as file:
             socket = file.read().strip().removeprefix("unix:")
         self.assertEqual(stat.S_IMODE(os.stat(socket).st_mode), 0o600)
