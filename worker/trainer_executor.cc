@@ -419,7 +419,10 @@ TrainerExecutor::Ending TrainerExecutor::Follow(const v1::TrainerRequest& reques
       TaskProgress told;
       told.step = step;
       told.tokens_per_second = progress.tokens_per_second();
-      if (progress.has_resumed_from_step()) told.resumed_from_step = progress.resumed_from_step();
+      if (progress.has_resumed_from_step()) {
+        told.resumed_from_step = progress.resumed_from_step();
+        if (*told.resumed_from_step > 0) LOG(INFO) << "the trainer goes on from step " << *told.resumed_from_step;
+      }
       told.points.assign(progress.points().begin(), progress.points().end());
       events.progress(told);
     } else if (event.has_checkpoint()) {
