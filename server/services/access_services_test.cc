@@ -130,7 +130,8 @@ TEST_F(AccessServicesTest, EachRoleIsLetIntoItsMethodsAndRefusedAtAllOthers) {
     const auto channel = Channel(secrets_[name]);
     for (const MethodRule& rule : MethodRules()) {
       const bool allowed = rule.Allows(*ParseRole(name));
-      if (allowed && rule.method == "grpc.health.v1.Health/Watch") continue;  // it never ends
+      const bool endless = rule.method == "grpc.health.v1.Health/Watch" || rule.method == "ablate.v1.Sweeps/WatchChanges";
+      if (allowed && endless) continue;
       const grpc::Status status = CallEmpty(channel, rule.method);
       const std::string what = absl::StrCat(name, " at ", std::string(rule.method), ": ", status.error_message());
       if (allowed) {
