@@ -234,13 +234,17 @@ class Chaos(Cluster):
     # --- what is seen meanwhile ---
 
     def sample(self, submitted):
-        """One committed state, as any reader sees it: the jobs add up, and nothing is without a state."""
+        """One committed state, as any reader sees it: the jobs add up, and each is where its last event left it."""
         try:
             connection = self.open_database()
         except sqlite3.OperationalError:
             return False
         try:
+            connection.execute("BEGIN")
             counts = dict(connection.execute("SELECT upper(state), count(*) FROM jobs GROUP BY 1").fetchall())
+            apart = connection.execute(
+                "SELECT job_id, state FROM jobs j WHERE upper(state) <> coalesce((SELECT upper(to_state) FROM events "
+                "WHERE job = j.row ORDER BY row DESC LIMIT 1), 'BLOCKED')").fetchall()
         except sqlite3.OperationalError as error:
             # Between the death of one coordinator and the start of the next nobody may recover the log.
             if "locked" in str(error):
@@ -251,6 +255,8 @@ class Chaos(Cluster):
         known = {"BLOCKED", "QUEUED", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED"}
         if sum(counts.values()) != submitted or set(counts) - known:
             raise AssertionError(f"{submitted} jobs were submitted, the database has {counts}")
+        if apart:
+            raise AssertionError(f"in one commit, jobs and their last events differ: {apart[:5]}")
         return counts
 
     def watch_processes(self):

@@ -8,7 +8,9 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+os.environ.setdefault("ABLATE_BIN", os.path.join(HERE, "..", "..", "build", "release", "bin"))
+sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
 
 import checker
 import chaos
