@@ -304,7 +304,6 @@ absl::Status Serve(const sigset_t& signals) {
   } else if (!read_only) {
     (void)RemoveFile(dashboard_file);  // of one that was killed
   }
-  if (!ready_file.empty()) ABLATE_RETURN_IF_ERROR(WriteFileAtomic(ready_file, reachable + "\n"));
   std::printf("listening on %s\n", server->address().c_str());
   if (http != nullptr) std::printf("dashboard %s\n", http->url().c_str());
   const ListenerSecurity& with_tls = access.security.tls ? access.security : http_options.access.security;
@@ -313,6 +312,8 @@ absl::Status Serve(const sigset_t& signals) {
     std::printf("no token yet: ablate token create --role ROLE --name NAME --data-dir %s\n", options.data_dir.c_str());
   }
   std::fflush(stdout);
+  // Last: who waits for it may read what was printed.
+  if (!ready_file.empty()) ABLATE_RETURN_IF_ERROR(WriteFileAtomic(ready_file, reachable + "\n"));
 
   int signal = 0;
   ::sigwait(&signals, &signal);
