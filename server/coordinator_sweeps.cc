@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "base/hash.h"
 #include "base/strings.h"
@@ -330,11 +329,7 @@ v1::Sweep CoordinatorImpl::MakeSweep(SweepRow row) const {
   }
   if (sweep.record.paused) {
     message.set_needs_person(true);
-    const bool for_data = absl::StartsWith(sweep.record.pause_reason, ToAbsl(kPausedForData));
-    message.set_waiting_for(absl::StrCat(
-        sweep.record.pause_reason, "; ",
-        for_data ? "`ablate sweep submit FILE` uploads it, and its jobs go on"
-                 : absl::StrCat("when the cause is mended: ablate sweep resume ", sweep.record.name)));
+    message.set_waiting_for(absl::StrCat(sweep.record.pause_reason, "; ", PauseAdvice(sweep.record)));
   }
   // A sum of many small changes: what rounding leaves when nothing runs is not shown.
   message.set_tokens_per_second(sweep.counts.running() == 0 ? 0 : std::max(0.0, sweep.tokens_per_second));

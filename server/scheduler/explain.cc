@@ -1,7 +1,7 @@
 // Scheduler::Explain: why a job is not running, in words. See scheduler.h.
 #include <algorithm>
 
-#include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/strings.h"
@@ -49,6 +49,11 @@ std::string RequirementText(const Requirement& requirement) {
 
 }  // namespace
 
+std::string PauseAdvice(const SweepRecord& sweep) {
+  if (IsPausedForData(sweep)) return "`ablate sweep submit FILE` uploads it, and its jobs go on";
+  return absl::StrCat("when the cause is mended: ablate sweep resume ", sweep.name);
+}
+
 Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
   const Job& job = this->job(row);
   const JobRecord& record = job.record;
@@ -78,10 +83,9 @@ Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
           return IsLive(row) && sweep(row).record.paused;
         });
         const SweepRecord& by = sweep(*paused).record;
-        return {absl::StrCat("It waits, because sweep \"", by.name, "\" is ", by.pause_reason, ".", failures),
-                absl::StartsWith(by.pause_reason, ToAbsl(kPausedForData))
-                    ? "`ablate sweep submit FILE` uploads it, and its jobs go on"
-                    : absl::StrCat("When the cause is mended: ablate sweep resume ", by.name)};
+        std::string next_step = PauseAdvice(by);
+        next_step[0] = absl::ascii_toupper(static_cast<unsigned char>(next_step[0]));
+        return {absl::StrCat("It waits, because sweep \"", by.name, "\" is ", by.pause_reason, ".", failures), next_step};
       }
       if (job.not_before_us > now.monotonic_us) {
         return {absl::StrCat("It is tried again in ",

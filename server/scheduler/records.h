@@ -100,6 +100,10 @@ struct SweepRecord {
   std::vector<JobRow> sealed_jobs;  // those of `jobs` that this sweep does not want run yet
 };
 
+inline bool IsPausedForData(const SweepRecord& sweep) { return sweep.paused && sweep.pause_reason.starts_with(kPausedForData); }
+// What ends the pause of a paused sweep, in words.
+std::string PauseAdvice(const SweepRecord& sweep);
+
 struct WorkerRecord {
   v1::WorkerInfo info;  // last_contact_at_us is of the last write, not of the last contact
   bool drain_asked = false;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/log.h"
@@ -127,7 +126,7 @@ bool Scheduler::PauseForLostData(const Job& job) {
 
 bool Scheduler::OnDataUploaded(SweepRow row, Now now, Effects* effects) {
   Sweep& sweep = SweepAt(row);
-  if (!sweep.record.paused || !absl::StartsWith(sweep.record.pause_reason, ToAbsl(kPausedForData))) return false;
+  if (!IsPausedForData(sweep.record)) return false;
   if (!LostData(sweep).empty()) return false;
   Begin(effects);
   if (!sweep.touched) touched_sweeps_.push_back(row);
