@@ -130,14 +130,10 @@ absl::StatusOr<v1::GetCurvesResponse> CoordinatorImpl::ComputeCurves(const v1::G
             if (curve->diverged_at_step() == 0) curve->set_diverged_at_step(run.diverged_at_step);
           }
           if (!all.steps.empty()) recorded.insert(metrics[m]);
-          const std::vector<size_t> places = ThinnedPlaces(all.steps, all.values, max_points);
-          thinned += places.size() < all.steps.size();
-          curve->mutable_steps()->Reserve(static_cast<int>(places.size()));
-          curve->mutable_values()->Reserve(static_cast<int>(places.size()));
-          for (size_t place : places) {
-            curve->add_steps(all.steps[place]);
-            curve->add_values(all.values[place]);
-          }
+          const CurvePoints kept = Thinned(all, max_points);
+          thinned += kept.steps.size() < all.steps.size();
+          curve->mutable_steps()->Add(kept.steps.begin(), kept.steps.end());
+          curve->mutable_values()->Add(kept.values.begin(), kept.values.end());
         }
       }
       for (const auto& [group, of_seeds] : groups) {
