@@ -209,29 +209,7 @@ class ClaimsFixture : public ::testing::Test {
     ASSERT_TRUE(failed);
   }
 
-  // All rows as "a|b|c".
-  absl::StatusOr<std::vector<std::string>> Query(const std::string& sql) {
-    v1::QueryRequest request;
-    request.set_sql(sql);
-    std::vector<std::string> rows;
-    const absl::Status status = coordinator_->Query(request, [&](const v1::QueryResponse& response) {
-      for (const v1::QueryResponse::Row& row : response.rows()) {
-        std::string text;
-        for (const v1::QueryResponse::Cell& cell : row.cells()) {
-          absl::StrAppend(&text, &cell == &row.cells(0) ? "" : "|",
-                          cell.has_integer() ? absl::StrCat(cell.integer())
-                          : cell.has_real()  ? absl::StrCat(cell.real())
-                          : cell.has_text()  ? cell.text()
-                          : cell.has_blob()  ? "BLOB"
-                                             : "NULL");
-        }
-        rows.push_back(text);
-      }
-      return true;
-    });
-    if (!status.ok()) return status;
-    return rows;
-  }
+  absl::StatusOr<std::vector<std::string>> Query(const std::string& sql) { return QueryRows(*coordinator_, sql); }
   std::string One(const std::string& sql) {
     const auto rows = Query(sql);
     EXPECT_TRUE(rows.ok()) << rows.status();

@@ -86,29 +86,7 @@ class CoordinatorTest : public ::testing::Test {
     return {jobs->jobs().begin(), jobs->jobs().end()};
   }
 
-  // All rows as "a|b|c".
-  absl::StatusOr<std::vector<std::string>> Query(const std::string& sql) {
-    v1::QueryRequest request;
-    request.set_sql(sql);
-    std::vector<std::string> rows;
-    const absl::Status status = coordinator_->Query(request, [&](const v1::QueryResponse& response) {
-      for (const v1::QueryResponse::Row& row : response.rows()) {
-        std::vector<std::string> cells;
-        for (const v1::QueryResponse::Cell& cell : row.cells()) {
-          cells.push_back(cell.has_integer() ? absl::StrCat(cell.integer())
-                          : cell.has_real()  ? absl::StrCat(cell.real())
-                          : cell.has_text()  ? cell.text()
-                                             : "NULL");
-        }
-        std::string text;
-        for (const std::string& cell : cells) absl::StrAppend(&text, text.empty() ? "" : "|", cell);
-        rows.push_back(text);
-      }
-      return true;
-    });
-    if (!status.ok()) return status;
-    return rows;
-  }
+  absl::StatusOr<std::vector<std::string>> Query(const std::string& sql) { return QueryRows(*coordinator_, sql); }
   std::string One(const std::string& sql) {
     const auto rows = Query(sql);
     EXPECT_TRUE(rows.ok()) << rows.status();

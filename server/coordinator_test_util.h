@@ -17,6 +17,30 @@
 
 namespace ablate {
 
+// All rows that a statement gives, as "a|b|c".
+inline absl::StatusOr<std::vector<std::string>> QueryRows(Coordinator& coordinator, const std::string& sql) {
+  v1::QueryRequest request;
+  request.set_sql(sql);
+  std::vector<std::string> rows;
+  const absl::Status status = coordinator.Query(request, [&](const v1::QueryResponse& response) {
+    for (const v1::QueryResponse::Row& row : response.rows()) {
+      std::string text;
+      for (const v1::QueryResponse::Cell& cell : row.cells()) {
+        absl::StrAppend(&text, &cell == &row.cells(0) ? "" : "|",
+                        cell.has_integer() ? absl::StrCat(cell.integer())
+                        : cell.has_real()  ? absl::StrCat(cell.real())
+                        : cell.has_text()  ? cell.text()
+                        : cell.has_blob()  ? "BLOB"
+                                           : "NULL");
+      }
+      rows.push_back(text);
+    }
+    return true;
+  });
+  if (!status.ok()) return status;
+  return rows;
+}
+
 // Speaks the worker link as worker/ does. What an assignment comes to is decided by `execute`.
 class FakeWorker {
  public:
