@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -11,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
+#include "cli/attempt_tables.h"
 #include "cli/commands.h"
 #include "cli/connection.h"
 #include "cli/failures.h"
@@ -19,15 +21,12 @@
 namespace ablate {
 namespace {
 
+constexpr size_t kShownLines = 20;  // of a trainer's stderr, in `job show`
+
 std::string Lower(std::string text) { return absl::AsciiStrToLower(text); }
 
 std::string OutcomeText(const v1::Job& job) {
   return job.outcome() == v1::OUTCOME_UNSPECIFIED ? "" : v1::Outcome_Name(job.outcome());
-}
-
-std::string FailureText(const v1::Failure& failure) {
-  if (failure.kind() == 0 && failure.message().empty()) return "";
-  return Lower(v1::FailureKind_Name(failure.kind()));
 }
 
 // {"loss":2.5,"max_gradient_norm":null}
@@ -103,7 +102,7 @@ Report JobReport(const std::vector<v1::Job>& jobs) {
          Cell::Integer(job.attempt()),
          Cell::Integer(job.failures()),
          Cell::Integer(job.max_failures()),
-         TextOrNull(FailureText(job.last_failure())),
+         TextOrNull(FailureKindText(job.last_failure())),
          TextOrNull(job.last_failure().message()),
          TextOrNull(job.worker_id()),
          Cell::Number(job.tokens_per_second()),
@@ -135,40 +134,6 @@ Report JobReport(const std::vector<v1::Job>& jobs) {
   }
   report.sheets = {std::move(sheet)};
   return report;
-}
-
-Sheet AttemptSheet(const google::protobuf::RepeatedPtrField<v1::Attempt>& attempts) {
-  Sheet sheet;
-  sheet.title = "attempts";
-  sheet.columns = {{.title = "attempt", .right = true},
-                   {.title = "state"},
-                   {.title = "worker"},
-                   {.title = "slot", .right = true},
-                   {.title = "from step", .right = true},
-                   {.title = "started"},
-                   {.title = "ended"},
-                   {.title = "failure"}};
-  for (const v1::Attempt& attempt : attempts) {
-    const v1::Failure& failure = attempt.failure();
-    sheet.rows.push_back(
-        {absl::StrCat(attempt.attempt()), attempt.state(), attempt.worker_id(), absl::StrCat(attempt.slot()),
-         absl::StrCat(attempt.resumed_from_step()), TimeText(attempt.started_at_us()), TimeText(attempt.ended_at_us()),
-         absl::StrCat(FailureText(failure), failure.message().empty() ? "" : ": ", failure.message())});
-  }
-  return sheet;
-}
-
-std::string AttemptJson(const v1::Attempt& attempt) {
-  const v1::Failure& failure = attempt.failure();
-  return absl::StrCat("{\"attempt\":", attempt.attempt(), ",\"state\":", JsonString(attempt.state()),
-                      ",\"worker_id\":", JsonString(attempt.worker_id()), ",\"slot\":", attempt.slot(),
-                      ",\"resumed_from_step\":", attempt.resumed_from_step(),
-                      ",\"started_at\":", JsonString(TimeText(attempt.started_at_us())),
-                      ",\"ended_at\":", JsonString(TimeText(attempt.ended_at_us())),
-                      ",\"failure\":", JsonString(FailureText(failure)), ",\"message\":", JsonString(failure.message()),
-                      ",\"exit_code\":", failure.exit_code(), ",\"signal\":", failure.signal(),
-                      ",\"peak_memory_bytes\":", failure.peak_memory_bytes(),
-                      ",\"stderr_tail\":", JsonString(failure.stderr_tail()), "}");
 }
 
 v1::GetJobRequest JobRequest(const Invocation& invocation) {
@@ -248,6 +213,7 @@ absl::StatusOr<int> RunJobShow(const Invocation& invocation) {
                           connection->client().Call(&v1::Jobs::Stub::GetJob, JobRequest(invocation)));
   Report report = JobReport({response.job()});
   report.sheets = {VerticalSheet(report.records, 0), AttemptSheet(response.attempts())};
+  for (Sheet& evidence : EvidenceSheets(response.attempts(), kShownLines)) report.sheets.push_back(std::move(evidence));
   std::vector<std::string> attempts;
   for (const v1::Attempt& attempt : response.attempts()) attempts.push_back(AttemptJson(attempt));
   report.records.columns.push_back("attempts");
@@ -274,20 +240,14 @@ absl::StatusOr<int> RunJobLogs(const Invocation& invocation) {
   for (const v1::Attempt& attempt : response.attempts()) {
     const v1::Failure& failure = attempt.failure();
     std::string text = absl::StrCat(attempt.state(), " on ", attempt.worker_id());
-    if (!FailureText(failure).empty()) absl::StrAppend(&text, ": ", FailureText(failure), ": ", failure.message());
+    if (!FailureKindText(failure).empty()) absl::StrAppend(&text, ": ", FailureKindText(failure), ": ", failure.message());
     if (!failure.stderr_tail().empty()) absl::StrAppend(&text, "\n", failure.stderr_tail());
     report.records.rows.push_back({Cell::Text("attempt"), TimeCell(attempt.started_at_us()),
                                    Cell::Integer(attempt.attempt()), Cell::Text(text), Cell::Null(), Cell::Null(),
                                    Cell::Null()});
-    if (failure.stderr_tail().empty()) continue;
-    Sheet tail;
-    tail.title = absl::StrCat("last lines of the trainer, attempt ", attempt.attempt());
-    tail.columns = {{.title = "stderr"}};
-    for (const std::string& line :
-         std::vector<std::string>(absl::StrSplit(failure.stderr_tail(), '\n', absl::SkipEmpty())))
-      tail.rows.push_back({line});
-    report.sheets.push_back(std::move(tail));
   }
+  for (Sheet& evidence : EvidenceSheets(response.attempts(), std::numeric_limits<size_t>::max()))
+    report.sheets.push_back(std::move(evidence));
   // The curve in full for programs; for people its last twenty points.
   Sheet curve;
   curve.title = "training curve (the last points; all with -o csv)";

@@ -110,7 +110,7 @@ class Kinds(ReliabilityTest):
         cluster.submit(one_stage("crash", steps=100_000), "crash")
         cluster.poll("it trains", lambda: self.stage(cluster, "crash")["step"] > 0)
         os.kill(cluster.poll("it has a trainer", self.trainer_of(worker)), signal.SIGSEGV)
-        see("crash", "code_error", "signal 11", "most memory in use", "after step")
+        see("crash", "code_error", "signal 11", "most memory in use", "after step", "11 (Segmentation fault)", "peak memory")
         self.assertEqual(self.evidence(cluster, "crash")[0][2], signal.SIGSEGV)
         self.assertGreater(self.evidence(cluster, "crash")[0][3], 1 << 20)
         worker.send_signal(signal.SIGTERM)
