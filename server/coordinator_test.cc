@@ -171,6 +171,14 @@ TEST_F(CoordinatorTest, StagesStartFromStoredStatesWhichGoWhenNothingNeedsThem) 
     EXPECT_EQ(assignment.task().stage().start().step(), 75);
   }
   EXPECT_TRUE(seen);
+  // The attempt says why it was handed back; the job has no failure.
+  v1::GetJobRequest of_interrupted;
+  of_interrupted.set_job_id(interrupted.job_id());
+  const auto shown = coordinator_->GetJob(of_interrupted);
+  ASSERT_EQ(shown->attempts_size(), 2);
+  EXPECT_EQ(shown->attempts(0).failure().kind(), v1::PREEMPTED);
+  EXPECT_EQ(shown->attempts(0).failure().message(), "handed back, its worker was asked to stop");
+  EXPECT_FALSE(shown->job().has_last_failure());
   for (const v1::Assignment& assignment : response->desired()) worker.Succeed(assignment);
   ASSERT_TRUE(worker.RunAll(*coordinator_).ok());
   EXPECT_EQ(Get("trained").state(), v1::SWEEP_SUCCEEDED);

@@ -94,8 +94,13 @@ v1::AttemptReport Failed(v1::Failure failure) {
 
 v1::AttemptReport Stopped(const StopSignal& stop) {
   v1::AttemptReport report;
-  report.set_phase(stop.mode() == StopSignal::Mode::kCancel ? v1::AttemptReport::CANCELLED
-                                                            : v1::AttemptReport::RELEASED);
+  if (stop.mode() == StopSignal::Mode::kCancel) {
+    report.set_phase(v1::AttemptReport::CANCELLED);
+  } else {
+    report.set_phase(v1::AttemptReport::RELEASED);
+    report.mutable_failure()->set_kind(v1::PREEMPTED);
+    report.mutable_failure()->set_message("its worker was asked to stop");
+  }
   return report;
 }
 

@@ -229,6 +229,9 @@ LinkState::Actions LinkState::OnResponse(int64_t sequence, const v1::SyncRespons
     if (draining_ || paused_) {
       attempt.ended = true;
       attempt.report.set_phase(v1::AttemptReport::RELEASED);
+      attempt.report.mutable_failure()->set_kind(v1::PREEMPTED);
+      attempt.report.mutable_failure()->set_message(draining_ ? "its worker was asked to stop"
+                                                              : "its worker takes no new work now");
       due = true;
     } else {
       attempt.report.set_phase(v1::AttemptReport::RUNNING);

@@ -401,6 +401,7 @@ TEST(LinkStateTest, DrainingGivesBackWhatStillComesAndFinishesWhenAllIsTold) {
   EXPECT_TRUE(request.draining());
   ASSERT_EQ(request.attempts_size(), 2);
   for (const v1::AttemptReport& report : request.attempts()) EXPECT_EQ(report.phase(), v1::AttemptReport::RELEASED);
+  EXPECT_EQ(request.attempts(1).failure().message(), "its worker was asked to stop");
   v1::SyncResponse answer = Desired({});
   Ack("a", 1, &answer);
   Ack("b", 1, &answer);
@@ -420,6 +421,7 @@ TEST(LinkStateTest, APausedWorkerTakesNothingNewAndGoesOnWithWhatRuns) {
   ASSERT_EQ(request.attempts_size(), 2);
   EXPECT_EQ(request.attempts(0).phase(), v1::AttemptReport::RUNNING);
   EXPECT_EQ(request.attempts(1).phase(), v1::AttemptReport::RELEASED);
+  EXPECT_EQ(request.attempts(1).failure().message(), "its worker takes no new work now");
   EXPECT_FALSE(link.finished());
   link.SetPaused(false);
   EXPECT_FALSE(link.BuildRequest().draining());

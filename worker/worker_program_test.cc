@@ -260,6 +260,8 @@ TEST_F(WorkerProgramTest, SigtermSavesUploadsAndHandsBack) {
   const FakeCoordinator::Job job = coordinator_.jobs().at("job");
   ASSERT_EQ(job.ended.size(), 1u) << Log();
   EXPECT_EQ(job.ended[0].phase(), v1::AttemptReport::RELEASED);
+  EXPECT_EQ(job.ended[0].failure().kind(), v1::PREEMPTED);
+  EXPECT_EQ(job.ended[0].failure().message(), "its worker was asked to stop");
   ASSERT_EQ(job.checkpoints.size(), 1u);
   EXPECT_GE(job.checkpoints[0].step(), 3);
   EXPECT_TRUE(coordinator_.artifacts().Has(job.checkpoints[0].weights().sha256()));

@@ -252,7 +252,8 @@ void Scheduler::EndAttempt(Job& job, AttemptState state, const v1::Failure* fail
   AttemptChange change{.job = job.record.row, .attempt = job.record.attempt, .state = state};
   if (failure != nullptr) {
     change.failure = *failure;
-    job.record.last_failure = std::make_shared<const v1::Failure>(*failure);
+    // Being handed back is no failure of the job.
+    if (state != AttemptState::kReleased) job.record.last_failure = std::make_shared<const v1::Failure>(*failure);
   }
   effects_->attempt_changes.push_back(std::move(change));
   MarkDirty(job);

@@ -23,6 +23,21 @@ bool HasEnded(v1::AttemptReport::Phase phase) {
   return phase != v1::AttemptReport::RUNNING && phase != v1::AttemptReport::PHASE_UNSPECIFIED;
 }
 
+// Its evidence is the worker's own word; a worker of an earlier build gives none.
+v1::Failure WhyHandedBack(const JobRecord& record, const v1::AttemptReport& report) {
+  v1::Failure why = report.failure();
+  why.set_kind(v1::PREEMPTED);
+  if (why.message().empty()) {
+    why.set_message(report.phase() == v1::AttemptReport::CANCELLED ? "its worker had been told to stop it"
+                                                                   : "its worker was asked to stop");
+  }
+  why.set_message(absl::StrCat("handed back, ", why.message()));
+  if (record.kind == v1::STAGE && report.step() > record.from_step) {
+    absl::StrAppend(why.mutable_message(), ", after step ", report.step());
+  }
+  return why;
+}
+
 }  // namespace
 
 absl::Status Scheduler::CheckSync(const v1::SyncRequest& request) const {
@@ -230,16 +245,18 @@ void Scheduler::ProcessReport(Worker& worker, const v1::SyncRequest& request, in
       ProcessFailure(job, report.failure(), now);
       return answer(true, "");
     case v1::AttemptReport::RELEASED:
-    case v1::AttemptReport::CANCELLED:  // of a job that is wanted: as good as given back
+    case v1::AttemptReport::CANCELLED: {  // of a job that is wanted: as good as given back
       decision->progress.push_back(index);
+      const v1::Failure why = WhyHandedBack(record, report);
       if (running) {
-        EndAttempt(job, AttemptState::kReleased, nullptr);
-        Move(job, v1::QUEUED, Cause::kReleased, now);
+        EndAttempt(job, AttemptState::kReleased, &why);
+        Move(job, v1::QUEUED, Cause::kReleased, now, why.message());
       } else if (record.attempt_state == AttemptState::kLost) {
         TakeBackFailure(job);
-        EndAttempt(job, AttemptState::kReleased, nullptr);
+        EndAttempt(job, AttemptState::kReleased, &why);
       }
       return answer(true, "");
+    }
     default:
       return;
   }

@@ -258,11 +258,21 @@ TEST_F(SchedulerTest, AReleaseCountsNothing) {
   rig.Submit(MakeTestPlan("a", 1, 0));
   worker.Sync();
   worker.draining = true;
-  const SyncDecision decision = worker.Sync({worker.Report(1, v1::AttemptReport::RELEASED)});
+  v1::AttemptReport report = worker.Report(1, v1::AttemptReport::RELEASED);
+  report.set_step(rig.job(1).from_step + 7);
+  report.mutable_failure()->set_message("its worker was asked to stop");
+  const SyncDecision decision = worker.Sync({report});
   EXPECT_TRUE(decision.acks[0].accepted());
   EXPECT_TRUE(decision.desired.empty());
   EXPECT_EQ(rig.state(1), v1::QUEUED);
   EXPECT_EQ(rig.job(1).failures, 0);
+  // The attempt says why; the job has not failed.
+  EXPECT_EQ(rig.job(1).last_failure, nullptr);
+  ASSERT_EQ(rig.last.attempt_changes.size(), 1u);
+  EXPECT_EQ(rig.last.attempt_changes[0].failure->kind(), v1::PREEMPTED);
+  EXPECT_EQ(rig.last.attempt_changes[0].failure->message(),
+            absl::StrCat("handed back, its worker was asked to stop, after step ", report.step()));
+  EXPECT_EQ(rig.last.transitions[0].text, rig.last.attempt_changes[0].failure->message());
   // A release that was late takes the counted loss back.
   worker.draining = false;
   worker.Sync();

@@ -159,7 +159,7 @@ absl::Status ReadJobDetails(Connection& db, JobRow job_row, v1::Job* job) {
         Statement row,
         db.Query(
             "SELECT failure_kind, failure_message, exit_code, signal, peak_memory_bytes, stderr_tail FROM attempts "
-            "WHERE job = ? AND failure_kind IS NOT NULL ORDER BY attempt DESC LIMIT 1",
+            "WHERE job = ? AND failure_kind IS NOT NULL AND state <> 'RELEASED' ORDER BY attempt DESC LIMIT 1",
             job_row));
     ABLATE_ASSIGN_OR_RETURN(const bool found, row.Step());
     if (found) FillFailure(row, 0, job->mutable_last_failure());

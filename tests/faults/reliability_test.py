@@ -329,6 +329,9 @@ class Outages(ReliabilityTest):
         self.assertEqual(worker.wait(timeout=60), 0)
         del cluster.workers["a"]
         self.assertEqual(cluster.sql("SELECT DISTINCT state FROM attempts"), [("RELEASED",)])
+        text, shown = self.show(cluster, self.stage(cluster, "steady"))
+        self.assertIn("preempted: handed back, its worker was asked to stop, after step ", text)
+        self.assertEqual((shown[0]["failures"], shown[0]["failure"], shown[0]["attempts"][0]["failure"]), (0, None, "preempted"))
         cluster.start_worker("elsewhere", slots=2)
         self.finish(cluster, "steady")
         resumed = cluster.sql("SELECT a.resumed_from_step FROM attempts a JOIN jobs j ON j.row = a.job"
