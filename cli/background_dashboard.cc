@@ -24,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/files.h"
+#include "base/host_port.h"
 #include "base/status_macros.h"
 #include "cli/command_line.h"
 #include "cli/local_server.h"
@@ -149,24 +150,17 @@ std::optional<std::string> DashboardLink(const std::string& data_dir) {
 }
 
 absl::Status CheckDashboardAddress(const std::string& http) {
-  const size_t colon = http.rfind(':');
-  const std::string host = http.substr(0, colon), port = colon == std::string::npos ? "" : http.substr(colon + 1);
-  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  int number = 0;
-  const bool digits = !port.empty() && port.find_first_not_of("0123456789") == std::string::npos;
-  if (!host.empty() && (bracketed || host.find(':') == std::string::npos) && digits && absl::SimpleAtoi(port, &number) &&
-      number <= 65535)
-    return absl::OkStatus();
-  return UsageError(absl::StrCat("--http: \"", http, "\" is not HOST:PORT, e.g. 127.0.0.1:7480 or [::1]:7480"));
+  const absl::Status status = ParseHostPort(http).status();
+  return status.ok() ? status : UsageError(absl::StrCat("--http: ", status.message()));
 }
 
 bool IsFreeHere(const std::string& loopback_address) {
-  int port = 0;
-  if (!absl::SimpleAtoi(loopback_address.substr(loopback_address.rfind(':') + 1), &port)) return false;
+  const absl::StatusOr<HostPort> split = ParseHostPort(loopback_address);
+  if (!split.ok()) return false;
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_port = htons(static_cast<uint16_t>(split->port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   const int yes = 1;
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));

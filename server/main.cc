@@ -22,6 +22,7 @@
 #include "absl/strings/str_join.h"
 #include "base/files.h"
 #include "base/flag_words.h"
+#include "base/host_port.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/strings.h"
@@ -125,6 +126,15 @@ std::string FromAnywhere(const std::string& address) {
   return error ? address : absl::StrCat("unix:", path.lexically_normal().string());
 }
 
+ListenerFlags ListenerFlagsGiven(const std::string& address) {
+  return {.listen = address,
+          .tls = absl::GetFlag(FLAGS_tls),
+          .require_tokens = absl::GetFlag(FLAGS_require_tokens),
+          .tls_cert = absl::GetFlag(FLAGS_tls_cert),
+          .tls_key = absl::GetFlag(FLAGS_tls_key),
+          .tls_client_ca = absl::GetFlag(FLAGS_tls_client_ca)};
+}
+
 absl::StatusOr<CoordinatorOptions> OptionsFromFlags() {
   CoordinatorOptions options;
   options.data_dir = absl::GetFlag(FLAGS_data_dir);
@@ -155,6 +165,9 @@ absl::StatusOr<CoordinatorOptions> OptionsFromFlags() {
 
   const std::string listen = absl::GetFlag(FLAGS_listen);
   ABLATE_RETURN_IF_ERROR(CheckAddress(listen));
+  if (const std::string http = absl::GetFlag(FLAGS_http); !http.empty())
+    ABLATE_RETURN_IF_ERROR(WithContext(ParseHostPort(http).status(), "--http"));
+  ABLATE_RETURN_IF_ERROR(CheckListenerFlags(ListenerFlagsGiven(listen)));
   if (absl::GetFlag(FLAGS_insecure)) {
     return absl::InvalidArgumentError(
         "--insecure is gone: a listener that other machines can reach speaks TLS (a certificate is made at the first "
@@ -179,15 +192,6 @@ absl::StatusOr<std::unique_ptr<Coordinator>> OpenReadOnly(CoordinatorOptions opt
   }
   options.data_dir = scratch;
   return Coordinator::OpenReadOnly(options, read_only);
-}
-
-ListenerFlags ListenerFlagsGiven(const std::string& address) {
-  return {.listen = address,
-          .tls = absl::GetFlag(FLAGS_tls),
-          .require_tokens = absl::GetFlag(FLAGS_require_tokens),
-          .tls_cert = absl::GetFlag(FLAGS_tls_cert),
-          .tls_key = absl::GetFlag(FLAGS_tls_key),
-          .tls_client_ca = absl::GetFlag(FLAGS_tls_client_ca)};
 }
 
 // For a server that does not run: no address, no worker, only the database.

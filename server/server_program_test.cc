@@ -47,9 +47,12 @@ TEST_F(ServerProgramTest, WrongFlagsAreExplained) {
   EXPECT_THAT(refused({"--idle-wait-seconds", "-1"}), HasSubstr("--idle-wait-seconds must be"));
   EXPECT_THAT(refused({"--lease-secnds", "1"}), HasSubstr("did you mean \"--lease-seconds\""));
   EXPECT_THAT(refused({"--listen", "nonsense"}), HasSubstr("is not HOST:PORT or unix:PATH"));
+  for (const std::string http : {"foo", "127.0.0.1:99999", ":1", "::1:80", "unix:/x"})
+    EXPECT_THAT(refused({"--tls", "--http", http}), HasSubstr("--http: \"" + http + "\" is not HOST:PORT"));
   EXPECT_THAT(refused({"--listen", "0.0.0.0:0", "--insecure"}), HasSubstr("docs/security.md"));
   EXPECT_THAT(refused({"--listen", "0.0.0.0:0", "--tls-cert", "x"}), HasSubstr("--tls-key"));
   EXPECT_THAT(refused({"--create-token", "rot"}), HasSubstr("--create-token \"rot\""));
+  EXPECT_FALSE(FileExists(JoinPath(dir_.path(), "data"))) << "something was made before the flags were looked at";
 }
 
 TEST_F(ServerProgramTest, StopsAtOnceWheneverItIsAsked) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/client_access.h"
 #include "base/files.h"
+#include "base/host_port.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 
@@ -20,10 +21,9 @@ std::vector<std::string> OwnNames(const std::string& listen) {
   std::vector<std::string> names = {"localhost", "127.0.0.1"};
   char host[256] = "";
   if (::gethostname(host, sizeof(host) - 1) == 0 && host[0] != '\0') names.emplace_back(host);
-  std::string listened = listen.substr(0, listen.rfind(':'));
-  if (listened.size() > 2 && listened.front() == '[') listened = listened.substr(1, listened.size() - 2);
-  if (!listened.empty() && listened != "0.0.0.0" && listened != "::" && listened.find('/') == std::string::npos)
-    names.push_back(listened);
+  if (const absl::StatusOr<HostPort> at = ParseHostPort(listen);
+      at.ok() && at->host != "0.0.0.0" && at->host != "::")
+    names.push_back(at->host);
   return names;
 }
 
@@ -61,9 +61,13 @@ absl::StatusOr<KeyAndCertificate> OwnPair(const std::string& data_dir, const std
 
 }  // namespace
 
+absl::Status CheckListenerFlags(const ListenerFlags& flags) {
+  if (flags.tls_cert.empty() == flags.tls_key.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("--tls-cert and --tls-key belong together: a certificate and its private key");
+}
+
 absl::StatusOr<ListenerSecurity> SecureListener(const ListenerFlags& flags, const std::string& data_dir) {
-  if (flags.tls_cert.empty() != flags.tls_key.empty())
-    return absl::InvalidArgumentError("--tls-cert and --tls-key belong together: a certificate and its private key");
+  ABLATE_RETURN_IF_ERROR(CheckListenerFlags(flags));
   ListenerSecurity security;
   const bool is_local = IsLocalAddress(flags.listen);
   security.tls = !is_local || flags.tls || !flags.tls_cert.empty() || !flags.tls_client_ca.empty();

@@ -26,6 +26,9 @@ struct ListenerSecurity {
   std::string client_ca_pem;  // "": clients need no certificate
 };
 
+// InvalidArgument: flags that do not go together. Looks at no file.
+absl::Status CheckListenerFlags(const ListenerFlags& flags);
+
 // A listener that other machines can reach has TLS and demands tokens, whatever the flags; TLS elsewhere demands tokens,
 // too. Without --tls-cert the certificate of data_dir/tls/ is used, made at the first time (key 0600). InvalidArgument:
 // flags that do not go together, no certificate. PermissionDenied: the key can be read by others. As FileError.

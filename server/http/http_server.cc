@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/hash.h"
+#include "base/host_port.h"
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -381,14 +382,13 @@ HttpServer::~HttpServer() { Shutdown(); }
 const std::string& HttpServer::address() const { return state_->listener->address(); }
 
 std::string HttpServer::url() const {
-  const size_t colon = address().rfind(':');
-  std::string host = address().substr(0, colon);
+  HostPort at = *ParseHostPort(address());
   // No browser goes to "all of this machine's addresses".
-  if (host == "0.0.0.0" || host == "[::]") {
+  if (at.host == "0.0.0.0" || at.host == "::") {
     char name[256] = "";
-    if (::gethostname(name, sizeof(name) - 1) == 0 && name[0] != '\0') host = name;
+    if (::gethostname(name, sizeof(name) - 1) == 0 && name[0] != '\0') at.host = name;
   }
-  return absl::StrCat(state_->tls ? "https://" : "http://", host, address().substr(colon), "/");
+  return absl::StrCat(state_->tls ? "https://" : "http://", ToText(at), "/");
 }
 
 void HttpServer::Shutdown() { state_->listener->Shutdown(); }

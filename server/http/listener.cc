@@ -18,8 +18,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/host_port.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
@@ -214,32 +214,14 @@ class Parser final : public httplib::Server {
   HttpHandler& handler_;
 };
 
-struct HostPort {
-  std::string host, port;
-};
-
-absl::StatusOr<HostPort> Split(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  HostPort split{address.substr(0, colon), colon == std::string::npos ? "" : address.substr(colon + 1)};
-  int number = 0;
-  const bool bracketed = split.host.size() > 2 && split.host.front() == '[' && split.host.back() == ']';
-  const bool bare_ipv6 = !bracketed && split.host.find(':') != std::string::npos;
-  if (split.host.empty() || bare_ipv6 || !absl::SimpleAtoi(split.port, &number) || number < 0 || number > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", address, "\" is not HOST:PORT, e.g. 127.0.0.1:7480 or [::1]:7480"));
-  }
-  if (bracketed) split.host = split.host.substr(1, split.host.size() - 2);
-  return split;
-}
-
 // The socket; `port` gets the real one.
 absl::StatusOr<int> Listen(const std::string& address, int* port) {
-  ABLATE_ASSIGN_OR_RETURN(const HostPort split, Split(address));
+  ABLATE_ASSIGN_OR_RETURN(const HostPort split, ParseHostPort(address));
   addrinfo hints = {}, *list = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   const std::string cannot = absl::StrCat("cannot serve the dashboard on ", address, ": ");
-  if (const int code = ::getaddrinfo(split.host.c_str(), split.port.c_str(), &hints, &list); code != 0)
+  if (const int code = ::getaddrinfo(split.host.c_str(), absl::StrCat(split.port).c_str(), &hints, &list); code != 0)
     return absl::UnavailableError(absl::StrCat(cannot, "host ", split.host, " is not known (", ::gai_strerror(code), ")"));
   int error = EADDRNOTAVAIL, fd = -1;
   for (const addrinfo* item = list; item != nullptr && fd < 0; item = item->ai_next) {
@@ -433,7 +415,7 @@ absl::StatusOr<std::unique_ptr<HttpListener>> HttpListener::Start(const HttpList
   }
   int port = 0;
   ABLATE_ASSIGN_OR_RETURN(state->fd, Listen(options.address, &port));
-  state->address = absl::StrCat(options.address.substr(0, options.address.rfind(':')), ":", port);
+  state->address = ToText({.host = ParseHostPort(options.address)->host, .port = port});
   state->wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   std::unique_ptr<HttpListener> listener(new HttpListener(std::move(state)));
   listener->state_->acceptor = std::thread([state = listener->state_.get()] { state->AcceptAll(); });

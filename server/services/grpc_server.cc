@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/host_port.h"
 #include "base/status_macros.h"
 #include "grpc/grpc.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
@@ -57,14 +57,12 @@ bool SomebodyListens(const std::string& path) {
 // gRPC does not say why it cannot listen: ask the system the same question.
 absl::Status WhyNot(const std::string& address) {
   const std::string listen = absl::StrCat("cannot listen on ", address, ": ");
-  const size_t colon = address.rfind(':');
-  std::string host = address.substr(0, colon);
-  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  ABLATE_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(address));
   addrinfo hints = {}, *list = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
-  if (const int code = ::getaddrinfo(host.c_str(), address.substr(colon + 1).c_str(), &hints, &list); code != 0) {
-    return absl::UnavailableError(absl::StrCat(listen, "host ", host, " is not known (", ::gai_strerror(code), ")"));
+  if (const int code = ::getaddrinfo(at.host.c_str(), absl::StrCat(at.port).c_str(), &hints, &list); code != 0) {
+    return absl::UnavailableError(absl::StrCat(listen, "host ", at.host, " is not known (", ::gai_strerror(code), ")"));
   }
   int error = 0;
   for (const addrinfo* item = list; item != nullptr && error == 0; item = item->ai_next) {
@@ -80,7 +78,7 @@ absl::Status WhyNot(const std::string& address) {
       return absl::UnavailableError(
           absl::StrCat(listen, "another program listens there; choose another port, or 0 for a free one"));
     case EADDRNOTAVAIL:
-      return absl::UnavailableError(absl::StrCat(listen, host, " is no address of this machine"));
+      return absl::UnavailableError(absl::StrCat(listen, at.host, " is no address of this machine"));
     case 0:
       return absl::UnavailableError(absl::StrCat(listen, "it was taken a moment ago; try again"));
     default:
@@ -116,11 +114,7 @@ absl::Status CheckAddress(const std::string& address) {
     return absl::InvalidArgumentError(absl::StrCat(
         "\"", address, "\": abstract sockets are open to every user of this machine; use unix:PATH, a file of mode 0600"));
   }
-  const size_t colon = address.rfind(':');
-  const std::string host = address.substr(0, colon), port = colon == std::string::npos ? "" : address.substr(colon + 1);
-  const bool bare_ipv6 = host.find(':') != std::string::npos && host.front() != '[';
-  int number = 0;
-  if (host.empty() || bare_ipv6 || !absl::SimpleAtoi(port, &number) || number < 0 || number > 65535) {
+  if (!ParseHostPort(address).ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "\"", address, "\" is not HOST:PORT or unix:PATH, e.g. 127.0.0.1:7433, [::1]:7433 or unix:/tmp/ablate.sock"));
   }
@@ -209,7 +203,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
     return absl::UnavailableError(
         absl::StrCat("cannot listen on ", address, ": its folder is not there, or not permitted"));
   }
-  state->address = is_tcp ? absl::StrCat(address.substr(0, address.rfind(':')), ":", port) : address;
+  state->address = is_tcp ? ToText({.host = ParseHostPort(address)->host, .port = port}) : address;
   for (const char* service : {"ablate.v1.Sweeps", "ablate.v1.Jobs", "ablate.v1.Results", "ablate.v1.Workers",
                               "ablate.v1.WorkerLink", "ablate.v1.Artifacts", "ablate.v1.Access"}) {
     state->server->GetHealthCheckService()->SetServingStatus(service, true);
