@@ -164,6 +164,14 @@ TEST(Progress, LineSaysWhatAPersonWantsToKnow) {
       ProgressLine(SomeSweep(50, 500), 130, 130),
       "quick [###############...............] 50/100 jobs, 1 diverged | step 500/1000 | 15.2k tokens/s | 2m10s left");
   EXPECT_EQ(ProgressLine(SomeSweep(50, 500), std::nullopt, 29), "quick 50/100 jobs, 1 diverged");
+  // What failed or was cancelled is not done, but no work is left of it either.
+  v1::Sweep failing = SomeSweep(50, 500);
+  failing.set_diverged(0);
+  failing.mutable_jobs()->set_blocked(28);
+  failing.mutable_jobs()->set_failed(15);
+  failing.mutable_jobs()->set_cancelled(5);
+  EXPECT_EQ(ProgressLine(failing, std::nullopt, 110),
+            "quick [##################............] 50/100 jobs, 15 failed, 5 cancelled | step 500/1000 | 15.2k tokens/s");
   v1::Sweep empty;
   EXPECT_EQ(ProgressLine(empty, std::nullopt, 20), " 0/0 jobs");
 }

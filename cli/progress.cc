@@ -13,12 +13,13 @@
 namespace ablate {
 namespace {
 
-int64_t Done(const v1::JobCounts& jobs) { return jobs.succeeded() + jobs.failed() + jobs.cancelled(); }
-int64_t All(const v1::JobCounts& jobs) { return Done(jobs) + jobs.blocked() + jobs.queued() + jobs.running(); }
+// With which no more work is to be expected, however they ended.
+int64_t Over(const v1::JobCounts& jobs) { return jobs.succeeded() + jobs.failed() + jobs.cancelled(); }
+int64_t All(const v1::JobCounts& jobs) { return Over(jobs) + jobs.blocked() + jobs.queued() + jobs.running(); }
 
 // Training and evaluation each count by half: either can be the longer part.
 double Share(const v1::Sweep& sweep) {
-  const double jobs = All(sweep.jobs()) > 0 ? static_cast<double>(Done(sweep.jobs())) / All(sweep.jobs()) : 0;
+  const double jobs = All(sweep.jobs()) > 0 ? static_cast<double>(Over(sweep.jobs())) / All(sweep.jobs()) : 0;
   if (sweep.steps_total() <= 0) return jobs;
   return 0.5 * jobs + 0.5 * std::min(1.0, static_cast<double>(sweep.steps_done()) / sweep.steps_total());
 }
@@ -32,8 +33,9 @@ std::string Thousands(double value) {
 }  // namespace
 
 std::string ProgressLine(const v1::Sweep& sweep, std::optional<double> seconds_left, int width) {
-  std::string line = absl::StrCat(Done(sweep.jobs()), "/", All(sweep.jobs()), " jobs");
+  std::string line = absl::StrCat(sweep.jobs().succeeded(), "/", All(sweep.jobs()), " jobs");
   if (sweep.jobs().failed() > 0) absl::StrAppend(&line, ", ", sweep.jobs().failed(), " failed");
+  if (sweep.jobs().cancelled() > 0) absl::StrAppend(&line, ", ", sweep.jobs().cancelled(), " cancelled");
   if (sweep.diverged() > 0) absl::StrAppend(&line, ", ", sweep.diverged(), " diverged");
   if (sweep.steps_total() > 0) absl::StrAppend(&line, " | step ", sweep.steps_done(), "/", sweep.steps_total());
   if (sweep.tokens_per_second() > 0) absl::StrAppend(&line, " | ", Thousands(sweep.tokens_per_second()), " tokens/s");

@@ -12,6 +12,8 @@
 namespace ablate {
 
 // "quickstart [#####.....] 45/126 jobs | step 12000/36000 | 15.2k tokens/s | 2m10s left". At most `width` columns.
+// The 45 are those that succeeded; failed and cancelled ones are counted apart, where there are any. The bar and the time left
+// are of work, which none of these has any more.
 std::string ProgressLine(const v1::Sweep& sweep, std::optional<double> seconds_left, int width);
 
 // How long a sweep will take: from the share of jobs and steps done since the first update.
