@@ -306,6 +306,42 @@ TEST(Attempts, EachFailedOneIsShownWithWhatItsTrainerLeft) {
   EXPECT_THAT(text, HasSubstr("worker_lost: worker node was silent for 30 s"));
 }
 
+v1::Job EvaluationOf(const std::string& task, v1::JobState state) {
+  v1::Job job;
+  job.set_job_id("job-1");
+  job.set_kind(v1::EVALUATION);
+  job.set_state(state);
+  v1::Configuration* config = job.mutable_task()->mutable_evaluation()->mutable_eval_config();
+  if (!task.empty()) {
+    config->add_settings()->set_axis("eval.task");
+    config->mutable_settings(0)->mutable_value()->set_text(task);
+  }
+  return job;
+}
+
+TEST(AttentionMaps, WhatHasNoneSaysWhy) {
+  const auto why = [](const v1::Job& job) {
+    const absl::Status status = FetchAttentionMap(nullptr, job, " --data-dir d").status();
+    EXPECT_TRUE(absl::IsNotFound(status)) << status;
+    return std::string(status.message());
+  };
+  v1::Job failed = EvaluationOf("attention_map", v1::FAILED);
+  failed.mutable_last_failure()->set_kind(v1::CODE_ERROR);
+  failed.mutable_last_failure()->set_message("it broke");
+  EXPECT_EQ(why(failed), "job job-1 has no attention map, as it failed: code_error: it broke\n"
+                         "what it left: ablate job show job-1 --data-dir d");
+  for (const v1::JobState state : {v1::BLOCKED, v1::QUEUED, v1::RUNNING}) {
+    EXPECT_EQ(why(EvaluationOf("attention_map", state)),
+              "job job-1 has no attention map, as it is not done yet; how it stands: ablate job explain job-1 --data-dir d");
+  }
+  EXPECT_THAT(why(EvaluationOf("attention_map", v1::CANCELLED)), HasSubstr("as it was cancelled"));
+  v1::Job diverged = EvaluationOf("attention_map", v1::SUCCEEDED);
+  diverged.set_outcome(v1::DIVERGED);
+  EXPECT_THAT(why(diverged), HasSubstr("as its run diverged"));
+  for (const v1::Job& other : {EvaluationOf("", v1::FAILED), EvaluationOf("passkey", v1::SUCCEEDED), v1::Job()})
+    EXPECT_THAT(why(other), HasSubstr(": only evaluations of the task attention_map make one"));
+}
+
 TEST(StopSignals, AFurtherOneEndsTheWaitForAChildAtOnce) {
   SubprocessOptions options;
   options.argv = {"/bin/sleep", "3600"};

@@ -9,6 +9,7 @@
 #include "base/strings.h"
 #include "cli/commands.h"
 #include "cli/connection.h"
+#include "cli/failures.h"
 #include "cli/report/attention_figure.h"
 
 namespace ablate {
@@ -23,19 +24,40 @@ absl::StatusOr<v1::Job> FetchJob(Client* client, const std::string& job_id) {
   return response.job();
 }
 
+std::string WhyNoMap(const v1::Job& job, const std::string& where) {
+  if (TaskName(job) != "attention_map") return ": only evaluations of the task attention_map make one";
+  switch (job.state()) {
+    case v1::SUCCEEDED:
+      return job.outcome() == v1::DIVERGED ? ", as its run diverged" : "";
+    case v1::FAILED: {
+      const std::string failure = FailureLine(job.last_failure(), 160);
+      return absl::StrCat(", as it failed", failure.empty() ? "" : ": ", failure, "\nwhat it left: ablate job show ",
+                          job.job_id(), where);
+    }
+    case v1::CANCELLED:
+      return ", as it was cancelled";
+    default:
+      return absl::StrCat(", as it is not done yet; how it stands: ablate job explain ", job.job_id(), where);
+  }
+}
+
 }  // namespace
 
-absl::StatusOr<AttentionMap> FetchAttentionMap(Client* client, const v1::Job& job) {
+std::string TaskName(const v1::Job& job) {
+  if (!job.task().has_evaluation()) return "";
+  for (const v1::Setting& setting : job.task().evaluation().eval_config().settings()) {
+    if (setting.axis() == "eval.task") return setting.value().text();
+  }
+  return "loss";
+}
+
+absl::StatusOr<AttentionMap> FetchAttentionMap(Client* client, const v1::Job& job, const std::string& where) {
   for (const v1::ResultArtifact& made : job.artifacts()) {
     if (made.name() != kAttentionMapFile) continue;
     ABLATE_ASSIGN_OR_RETURN(const std::string bytes, client->Download(made.artifact().sha256(), kLargestMade));
     return DecodeAttentionMap(bytes);
   }
-  const bool done = job.state() == v1::SUCCEEDED;
-  return absl::NotFoundError(
-      absl::StrCat("job ", job.job_id(), " has no attention map",
-                   done ? ": only jobs of the task attention_map make one, where the run has not diverged"
-                        : ", as it is not done yet"));
+  return absl::NotFoundError(absl::StrCat("job ", job.job_id(), " has no attention map", WhyNoMap(job, where)));
 }
 
 absl::StatusOr<int> RunJobArtifacts(const Invocation& invocation) {
@@ -79,7 +101,7 @@ absl::StatusOr<int> RunJobMap(const Invocation& invocation) {
   }
   ABLATE_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, Connection::Open(invocation));
   ABLATE_ASSIGN_OR_RETURN(const v1::Job job, FetchJob(&connection->client(), invocation.arguments[0]));
-  ABLATE_ASSIGN_OR_RETURN(const AttentionMap map, FetchAttentionMap(&connection->client(), job));
+  ABLATE_ASSIGN_OR_RETURN(const AttentionMap map, FetchAttentionMap(&connection->client(), job, WhereFlags(invocation)));
   const v1::EvaluationTask& task = job.task().evaluation();
   const std::string title = absl::StrCat(job.arm_label(), ", seed ", task.seed(), ": ", task.split());
   ABLATE_ASSIGN_OR_RETURN(const std::string picture, png ? AttentionMapPng(map) : AttentionMapSvg(map, title));

@@ -92,8 +92,12 @@ Report SweepReport(const std::vector<v1::Sweep>& sweeps);
 // Uploads what the coordinator lacks of the file's data.
 absl::Status UploadData(Client* client, const SweepInput& input, Progress* progress);
 
-// The attention map that the job made. NotFound: it made none. DataLoss, InvalidArgument: what came is none.
-absl::StatusOr<AttentionMap> FetchAttentionMap(Client* client, const v1::Job& job);
+// What an evaluation measures, a value of eval.task: "loss", "passkey", ...; "" of a stage.
+std::string TaskName(const v1::Job& job);
+
+// The attention map that the job made. NotFound: it made none (says why, and with `where`, the flags that WhereFlags gives,
+// what shows more). DataLoss, InvalidArgument: what came is none.
+absl::StatusOr<AttentionMap> FetchAttentionMap(Client* client, const v1::Job& job, const std::string& where);
 
 // One column of names and one of values, for `show` commands; NULL and empty values are left out.
 Sheet VerticalSheet(const Records& records, size_t row);
