@@ -22,6 +22,7 @@ namespace ablate {
 namespace {
 
 constexpr size_t kShownLines = 20;  // of a trainer's stderr, in `job show`
+constexpr int kTaskColumn = 2;      // of the table of jobs, where it is shown: beside the kind
 
 std::string Lower(std::string text) { return absl::AsciiStrToLower(text); }
 
@@ -57,84 +58,6 @@ bool HasNtk(const v1::EvaluationTask& task) {
 }
 
 Cell TextOrNull(const std::string& text) { return text.empty() ? Cell::Null() : Cell::Text(text); }
-
-Report JobReport(const std::vector<v1::Job>& jobs) {
-  Report report;
-  report.records.columns = {
-      "job_id",  "kind",          "state",        "outcome",   "arm",         "seed",       "from_step",
-      "to_step", "length",        "split",        "ntk",       "eval_config", "step",       "total_steps",
-      "attempt", "failures",      "max_failures", "failure",   "message",     "worker_id",  "tokens_per_second",
-      "metrics", "parent_job_id", "retry_of",     "sweep_ids", "key",         "created_at", "started_at",
-      "ended_at", "sealed",       "verify_of",    "artifacts"};
-  Sheet sheet;
-  sheet.columns = {{.title = "job"},
-                   {.title = "kind"},
-                   {.title = "state"},
-                   {.title = "arm"},
-                   {.title = "seed", .right = true},
-                   {.title = "steps", .right = true},
-                   {.title = "length", .right = true},
-                   {.title = "split"},
-                   {.title = "ntk"},
-                   {.title = "attempt", .right = true},
-                   {.title = "worker"},
-                   {.title = "note"}};
-  for (const v1::Job& job : jobs) {
-    const bool stage = job.kind() == v1::STAGE;
-    const v1::StageTask& s = job.task().stage();
-    const v1::EvaluationTask& e = job.task().evaluation();
-    const int64_t seed = stage ? s.seed() : e.seed();
-    report.records.rows.push_back(
-        {Cell::Text(job.job_id()),
-         Cell::Text(v1::JobKind_Name(job.kind())),
-         Cell::Text(v1::JobState_Name(job.state())),
-         TextOrNull(OutcomeText(job)),
-         Cell::Text(job.arm_label()),
-         Cell::Integer(seed),
-         stage ? Cell::Integer(s.from_step()) : Cell::Null(),
-         stage ? Cell::Integer(s.to_step()) : Cell::Null(),
-         stage ? Cell::Null() : Cell::Integer(e.length_tokens()),
-         stage ? Cell::Null() : Cell::Text(e.split()),
-         stage ? Cell::Null() : Cell::Flag(HasNtk(e)),
-         stage ? Cell::Null() : Cell::Json(ToJson(e.eval_config())),
-         Cell::Integer(job.step()),
-         Cell::Integer(job.total_steps()),
-         Cell::Integer(job.attempt()),
-         Cell::Integer(job.failures()),
-         Cell::Integer(job.max_failures()),
-         TextOrNull(FailureKindText(job.last_failure())),
-         TextOrNull(job.last_failure().message()),
-         TextOrNull(job.worker_id()),
-         Cell::Number(job.tokens_per_second()),
-         Cell::Json(MetricsJson(job)),
-         TextOrNull(job.parent_job_id()),
-         TextOrNull(job.retry_of()),
-         Cell::Json(JsonList(std::vector<std::string>(job.sweep_ids().begin(), job.sweep_ids().end()))),
-         Cell::Text(job.key()),
-         TimeCell(job.created_at_us()),
-         TimeCell(job.started_at_us()),
-         TimeCell(job.ended_at_us()),
-         Cell::Flag(job.sealed()),
-         TextOrNull(job.verify_of()),
-         Cell::Json(ArtifactsJson(job))});
-    std::string note = job.outcome() == v1::DIVERGED ? "diverged" : FailureLine(job.last_failure(), 160);
-    if (job.state() == v1::SUCCEEDED && job.outcome() != v1::DIVERGED) note.clear();
-    if (job.sealed()) note = "sealed";
-    if (!job.verify_of().empty()) note = absl::StrCat("verifies ", job.verify_of(), note.empty() ? "" : "; ", note);
-    sheet.rows.push_back(
-        {job.job_id(), Lower(v1::JobKind_Name(job.kind())), v1::JobState_Name(job.state()), job.arm_label(),
-         absl::StrCat(seed),
-         stage ? absl::StrCat(job.state() == v1::SUCCEEDED ? job.total_steps() : job.step(), "/", job.total_steps())
-               : "",
-         stage ? "" : absl::StrCat(e.length_tokens()), e.split(),
-         stage       ? ""
-         : HasNtk(e) ? "on"
-                     : "off",
-         absl::StrCat(job.attempt()), job.worker_id(), note});
-  }
-  report.sheets = {std::move(sheet)};
-  return report;
-}
 
 v1::GetJobRequest JobRequest(const Invocation& invocation) {
   v1::GetJobRequest request;
@@ -196,6 +119,91 @@ Report WorkerReport(const std::vector<v1::WorkerInfo>& workers) {
 }
 
 }  // namespace
+
+Report JobReport(const std::vector<v1::Job>& jobs) {
+  Report report;
+  report.records.columns = {
+      "job_id",  "kind",          "state",        "outcome",   "arm",         "seed",       "from_step",
+      "to_step", "length",        "split",        "ntk",       "eval_config", "step",       "total_steps",
+      "attempt", "failures",      "max_failures", "failure",   "message",     "worker_id",  "tokens_per_second",
+      "metrics", "parent_job_id", "retry_of",     "sweep_ids", "key",         "created_at", "started_at",
+      "ended_at", "sealed",       "verify_of",    "artifacts", "task"};
+  const bool tasks = std::any_of(jobs.begin(), jobs.end(), [](const v1::Job& job) {
+    const std::string task = TaskName(job);
+    return !task.empty() && task != "loss";
+  });
+  Sheet sheet;
+  sheet.columns = {{.title = "job"},
+                   {.title = "kind"},
+                   {.title = "state"},
+                   {.title = "arm"},
+                   {.title = "seed", .right = true},
+                   {.title = "steps", .right = true},
+                   {.title = "length", .right = true},
+                   {.title = "split"},
+                   {.title = "ntk"},
+                   {.title = "attempt", .right = true},
+                   {.title = "worker"},
+                   {.title = "note"}};
+  if (tasks) sheet.columns.insert(sheet.columns.begin() + kTaskColumn, {.title = "task"});
+  for (const v1::Job& job : jobs) {
+    const bool stage = job.kind() == v1::STAGE;
+    const v1::StageTask& s = job.task().stage();
+    const v1::EvaluationTask& e = job.task().evaluation();
+    const int64_t seed = stage ? s.seed() : e.seed();
+    report.records.rows.push_back(
+        {Cell::Text(job.job_id()),
+         Cell::Text(v1::JobKind_Name(job.kind())),
+         Cell::Text(v1::JobState_Name(job.state())),
+         TextOrNull(OutcomeText(job)),
+         Cell::Text(job.arm_label()),
+         Cell::Integer(seed),
+         stage ? Cell::Integer(s.from_step()) : Cell::Null(),
+         stage ? Cell::Integer(s.to_step()) : Cell::Null(),
+         stage ? Cell::Null() : Cell::Integer(e.length_tokens()),
+         stage ? Cell::Null() : Cell::Text(e.split()),
+         stage ? Cell::Null() : Cell::Flag(HasNtk(e)),
+         stage ? Cell::Null() : Cell::Json(ToJson(e.eval_config())),
+         Cell::Integer(job.step()),
+         Cell::Integer(job.total_steps()),
+         Cell::Integer(job.attempt()),
+         Cell::Integer(job.failures()),
+         Cell::Integer(job.max_failures()),
+         TextOrNull(FailureKindText(job.last_failure())),
+         TextOrNull(job.last_failure().message()),
+         TextOrNull(job.worker_id()),
+         Cell::Number(job.tokens_per_second()),
+         Cell::Json(MetricsJson(job)),
+         TextOrNull(job.parent_job_id()),
+         TextOrNull(job.retry_of()),
+         Cell::Json(JsonList(std::vector<std::string>(job.sweep_ids().begin(), job.sweep_ids().end()))),
+         Cell::Text(job.key()),
+         TimeCell(job.created_at_us()),
+         TimeCell(job.started_at_us()),
+         TimeCell(job.ended_at_us()),
+         Cell::Flag(job.sealed()),
+         TextOrNull(job.verify_of()),
+         Cell::Json(ArtifactsJson(job)),
+         TextOrNull(TaskName(job))});
+    std::string note = job.outcome() == v1::DIVERGED ? "diverged" : FailureLine(job.last_failure(), 160);
+    if (job.state() == v1::SUCCEEDED && job.outcome() != v1::DIVERGED) note.clear();
+    if (job.sealed()) note = "sealed";
+    if (!job.verify_of().empty()) note = absl::StrCat("verifies ", job.verify_of(), note.empty() ? "" : "; ", note);
+    sheet.rows.push_back(
+        {job.job_id(), Lower(v1::JobKind_Name(job.kind())), v1::JobState_Name(job.state()), job.arm_label(),
+         absl::StrCat(seed),
+         stage ? absl::StrCat(job.state() == v1::SUCCEEDED ? job.total_steps() : job.step(), "/", job.total_steps())
+               : "",
+         stage ? "" : absl::StrCat(e.length_tokens()), e.split(),
+         stage       ? ""
+         : HasNtk(e) ? "on"
+                     : "off",
+         absl::StrCat(job.attempt()), job.worker_id(), note});
+    if (tasks) sheet.rows.back().insert(sheet.rows.back().begin() + kTaskColumn, TaskName(job));
+  }
+  report.sheets = {std::move(sheet)};
+  return report;
+}
 
 absl::StatusOr<int> RunJobList(const Invocation& invocation) {
   ABLATE_ASSIGN_OR_RETURN(const std::vector<v1::JobState> states, ParseStates(invocation.Get("--state")));

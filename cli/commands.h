@@ -92,6 +92,9 @@ Report SweepReport(const std::vector<v1::Sweep>& sweeps);
 // Uploads what the coordinator lacks of the file's data.
 absl::Status UploadData(Client* client, const SweepInput& input, Progress* progress);
 
+// One row a job. For people with its task where one measures more than the loss.
+Report JobReport(const std::vector<v1::Job>& jobs);
+
 // What an evaluation measures, a value of eval.task: "loss", "passkey", ...; "" of a stage.
 std::string TaskName(const v1::Job& job);
 
