@@ -1,4 +1,7 @@
 // What GetTable and CompareArms answer, from sweep file to row.
+#include <sqlite3.h>
+
+#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -173,6 +176,121 @@ TEST_F(ResultsTest, EachSeedHasItsJobWhetherMeasuredOrDiverged) {
     for (int i = 0; i < row.diverged_seeds_size(); ++i) check(row.diverged_seeds(i), row.diverged_job_ids(i));
   }
   EXPECT_EQ(diverged, 1);
+}
+
+// Statements that this thread has run, on every connection that was opened meanwhile.
+class StatementCounter {
+ public:
+  StatementCounter() { sqlite3_auto_extension(reinterpret_cast<void (*)()>(&Trace)); }
+  ~StatementCounter() { sqlite3_cancel_auto_extension(reinterpret_cast<void (*)()>(&Trace)); }
+  int64_t Of(const std::function<absl::Status()>& work) {
+    count_ = 0;
+    const absl::Status status = work();
+    EXPECT_TRUE(status.ok()) << status;
+    return count_;
+  }
+
+ private:
+  static int Trace(sqlite3* db, char**, const sqlite3_api_routines*) {
+    return sqlite3_trace_v2(
+        db, SQLITE_TRACE_STMT,
+        [](unsigned, void*, void*, void*) {
+          ++count_;
+          return 0;
+        },
+        nullptr);
+  }
+  static thread_local int64_t count_;
+};
+thread_local int64_t StatementCounter::count_ = 0;
+
+// A table of some thousand runs takes minutes where each run costs a query. What is computed over runs costs so many, whatever
+// the sweep has; what names every one (a page of jobs, the points of all curves) so many look-ups by key each, in this process.
+TEST(QueriesTest, AnAnswerAsksNoMoreForMoreRuns) {
+  StatementCounter statements;
+  TempDir dir;
+  CoordinatorOptions options;
+  options.data_dir = dir.path();
+  options.idle_wait_ms = 0;
+  const auto coordinator = Coordinator::Open(options);
+  ASSERT_TRUE(coordinator.ok()) << coordinator.status();
+  Coordinator& asked = **coordinator;
+  FakeWorker worker("w", 64);
+  worker.documents = 2;
+  const auto run = [&](const std::string& name, const std::string& exponents, int seeds) {
+    v1::SubmitSweepRequest request;
+    request.set_file_name("s.yaml");
+    request.set_yaml(absl::StrCat("name: ", name, "\nexecutor: noop\nsettings: {attention.variant: lssar}\naxes: {attention.p: [",
+                                  exponents,
+                                  "], attention.qk_norm: [none, l2]}\nfactorial: {factors: [attention.p, attention.qk_norm]}\nseeds: ",
+                                  seeds, "\nevaluate: {lengths: [1x, 2x]}\n"));
+    const auto submitted = asked.SubmitSweep(request);
+    ASSERT_TRUE(submitted.ok()) << submitted.status();
+    const auto done = worker.RunAll(asked);
+    ASSERT_TRUE(done.ok()) << done.status();
+    EXPECT_GT(*done, 0);
+  };
+  run("few", "1, 3", 3);
+  run("seeds", "1, 3", 60);
+  run("arms", "1, 3, 5, 7, 9, 11, 13, 15", 3);
+
+  const auto cost = [&](const std::string& sweep) {
+    std::map<std::string, int64_t> all;
+    all["table"] = statements.Of([&] {
+      v1::GetTableRequest request;
+      request.set_sweep(sweep);
+      return asked.GetTable(request).status();
+    });
+    all["compare"] = statements.Of([&] {
+      v1::CompareArmsRequest request;
+      request.set_sweep(sweep);
+      return asked.CompareArms(request).status();
+    });
+    all["effects"] = statements.Of([&] {
+      v1::GetEffectsRequest request;
+      request.set_sweep(sweep);
+      return asked.GetEffects(request).status();
+    });
+    all["spread"] = statements.Of([&] {
+      v1::GetSpreadRequest request;
+      request.set_sweep(sweep);
+      return asked.GetSpread(request).status();
+    });
+    all["curves"] = statements.Of([&] {
+      v1::GetCurvesRequest request;
+      request.set_sweep(sweep);
+      return asked.GetCurves(request).status();
+    });
+    all["grid"] = statements.Of([&] {
+      v1::GetGridRequest request;
+      request.set_sweep(sweep);
+      return asked.GetGrid(request).status();
+    });
+    all["sweep"] = statements.Of([&] {
+      v1::GetSweepRequest request;
+      request.set_sweep(sweep);
+      return asked.GetSweep(request).status();
+    });
+    all["jobs"] = statements.Of([&] {
+      v1::ListJobsRequest request;
+      request.set_sweep(sweep);
+      request.set_page_size(1000);
+      return asked.ListJobs(request).status();
+    });
+    return all;
+  };
+  const std::map<std::string, int64_t> few = cost("few");
+  for (const auto& [sweep, runs] : std::map<std::string, int64_t>{{"seeds", 4 * 60}, {"arms", 16 * 3}}) {
+    const std::map<std::string, int64_t> many = cost(sweep);
+    for (const char* what : {"table", "compare", "effects", "spread"}) {
+      EXPECT_GT(few.at(what), 0) << "nothing was counted";
+      EXPECT_EQ(many.at(what), few.at(what)) << what << " of " << sweep;
+    }
+    for (const char* what : {"grid", "sweep"}) EXPECT_EQ(many.at(what), 0) << what << " is kept in memory";
+    const int64_t more = runs - 12;
+    EXPECT_LE(many.at("curves") - few.at("curves"), 2 * more) << sweep;
+    EXPECT_LE(many.at("jobs") - few.at("jobs"), 6 * 3 * more) << sweep;  // a training and two evaluations a run
+  }
 }
 
 TEST_F(ResultsTest, FaultsOfMeaningAreToldWithTheirPlace) {

@@ -1,15 +1,48 @@
 // The database file: commits, groups, failures, readers, versions.
 #include "server/store/store.h"
 
+#include <dlfcn.h>
+#include <pthread.h>
+
 #include <atomic>
+#include <chrono>
+#include <ctime>
 #include <fstream>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
+#include "base/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/store/migrations.h"
+
+namespace {
+
+std::atomic<int64_t> timed_waits = 0;
+
+template <typename Function>
+Function* Real(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+// All waits with an end (CondVar::WaitFor) and all sleeps of this program come by here.
+extern "C" {
+int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const timespec* until) {
+  ++timed_waits;
+  return Real<decltype(pthread_cond_clockwait)>("pthread_cond_clockwait")(condition, mutex, clock, until);
+}
+int nanosleep(const timespec* asked, timespec* left) {
+  ++timed_waits;
+  return Real<decltype(nanosleep)>("nanosleep")(asked, left);
+}
+int clock_nanosleep(clockid_t clock, int flags, const timespec* asked, timespec* left) {
+  ++timed_waits;
+  return Real<decltype(clock_nanosleep)>("clock_nanosleep")(clock, flags, asked, left);
+}
+}
 
 namespace ablate {
 namespace {
@@ -86,6 +119,32 @@ TEST_F(StoreTest, WaitingWritesShareACommitAndAFailingBodyUndoesItselfAlone) {
   EXPECT_EQ(Count(*store), 90);
   EXPECT_LE(store->commits() - before, 3);
   EXPECT_EQ(failures_, 0);
+}
+
+// A writer that waits for company makes a lone job wait, at one job a second most of all. Waits with an end show it, whatever
+// the machine is busy with.
+TEST_F(StoreTest, ALoneWriteWaitsForNothing) {
+  {
+    Mutex mutex;
+    CondVar never;
+    timed_waits = 0;
+    MutexLock lock(&mutex);
+    never.WaitFor(&mutex, 1);
+    ASSERT_GE(timed_waits, 1) << "waits are not seen here, so the rest would show nothing";
+  }
+  timed_waits = 0;
+  std::this_thread::sleep_for(std::chrono::nanoseconds(1));
+  ASSERT_GE(timed_waits, 1) << "sleeps are not seen here";
+
+  auto store = Open();
+  const int64_t before = store->commits();
+  timed_waits = 0;
+  for (int i = 0; i < 20; ++i) {
+    // Nobody else comes: each of these is alone, and the next one only comes when it is on the disk.
+    ASSERT_TRUE(store->Write([&](Connection& db) { return Insert(db, std::to_string(i)); }).ok());
+    EXPECT_EQ(store->commits() - before, i + 1);
+  }
+  EXPECT_EQ(timed_waits, 0);
 }
 
 TEST_F(StoreTest, AFailingCommitFailsItsGroupAndTheNextIsFine) {
