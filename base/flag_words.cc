@@ -22,7 +22,8 @@ const char* Expected(const absl::CommandLineFlag& flag) {
 }  // namespace
 
 absl::StatusOr<FlagWords> SetFlags(const std::vector<std::string>& known, const std::vector<std::string>& switches,
-                                   const std::vector<std::string>& words) {
+                                   const std::vector<std::string>& words,
+                                   const std::map<std::string, std::string>& pairs) {
   for (size_t i = 1; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (word == "--help" || word == "-h") return FlagWords::kHelp;
@@ -50,6 +51,14 @@ absl::StatusOr<FlagWords> SetFlags(const std::vector<std::string>& known, const 
     if (flag == nullptr || !flag->ParseFrom(value, &error)) {
       return absl::InvalidArgumentError(
           absl::StrCat(name, " \"", value, "\": expected ", flag == nullptr ? "no such flag" : Expected(*flag)));
+    }
+    const auto pair = pairs.find(name);
+    if (pair == pairs.end()) continue;
+    absl::CommandLineFlag* const second = absl::FindCommandLineFlag(pair->second);
+    if (++i == words.size() || absl::StartsWith(words[i], "--"))
+      return absl::InvalidArgumentError(absl::StrCat(name, " needs two values"));
+    if (second == nullptr || !second->ParseFrom(words[i], &error)) {
+      return absl::InvalidArgumentError(absl::StrCat(name, " ", value, " \"", words[i], "\": not a value of it"));
     }
   }
   return FlagWords::kRun;

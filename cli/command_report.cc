@@ -108,10 +108,12 @@ absl::Status ReadCurves(Client* client, const std::string& sweep_id, std::vector
           "SELECT a.json, c.phase, c.seed, COALESCE((SELECT MAX(j.ended_at_us) FROM jobs j JOIN stages l ON l.key = "
           "j.key "
           "WHERE l.row = c.last AND j.state = 'SUCCEEDED'), 0), v.metric, v.step, v.value, v.non_finite "
-          "FROM chain c JOIN curves v ON v.stage = c.stage JOIN sweeps s ON s.sweep_id = ",
+          "FROM chain c LEFT JOIN curves v ON v.stage = c.stage JOIN sweeps s ON s.sweep_id = ",
           sweep, " JOIN arms a ON a.sweep = s.row AND a.arm = c.arm ORDER BY a.arm, c.phase, c.seed, v.metric, v.step"),
       [&](const v1::QueryResponse::Row& row) {
-        run(row).points.push_back(
+        RunCurves& of = run(row);
+        if (!row.cells(4).has_text()) return;  // without curves, as in an export: named and dated as with them
+        of.points.push_back(
             {"train/" + row.cells(4).text(), row.cells(5).integer(), NumberOf(row.cells(6), row.cells(7))});
       }));
   ABLATE_RETURN_IF_ERROR(ForEachRow(
@@ -125,6 +127,7 @@ absl::Status ReadCurves(Client* client, const std::string& sweep_id, std::vector
                                                 row.cells(9).integer() != 0 ? "/ntk/" : "/", row.cells(4).text()),
                                    row.cells(5).integer(), NumberOf(row.cells(6), row.cells(7))});
       }));
+  std::erase_if(*curves, [](const RunCurves& run) { return run.points.empty(); });  // nothing is measured yet
   return unknown;
 }
 

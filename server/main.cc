@@ -65,6 +65,9 @@ ABSL_FLAG(bool, check, false, "say whether the folder is sound, and end");
 ABSL_FLAG(bool, deep, false, "with --check: read every artifact");
 ABSL_FLAG(std::string, backup, "", "copy the folder to this new one, and end");
 ABSL_FLAG(std::string, restore, "", "make --data-dir from this backup, and end");
+ABSL_FLAG(std::string, export, "", "write this sweep's rows to a new folder, and end");
+ABSL_FLAG(std::string, export_to, "", "that folder: the second word of --export");
+ABSL_FLAG(bool, curves, false, "with --export: training curves too");
 ABSL_FLAG(bool, read_only, false, "serve what can be read, change nothing");
 
 namespace ablate {
@@ -77,7 +80,8 @@ constexpr char kUsage[] =
     R"(ablate-server: the coordinator. Queues the jobs of sweeps, hands them to workers, records results.
 
 usage: ablate-server --data-dir DIR [flags]
-       ablate-server --data-dir DIR --check [--deep] | --backup NEW_DIR | --restore BACKUP | --read-only
+       ablate-server --data-dir DIR --check [--deep] | --backup NEW_DIR | --restore BACKUP | --read-only |
+                                    --export SWEEP NEW_DIR [--curves]
 
   --data-dir DIR            where everything is kept: DIR/ablate.db, DIR/artifacts/ (required; made if absent)
   --listen ADDR             HOST:PORT or unix:PATH (default 127.0.0.1:7433); port 0 takes a free one
@@ -108,6 +112,10 @@ usage: ablate-server --data-dir DIR [flags]
   --backup NEW_DIR          copies the folder, also while a server has it open, and checks the copy. Artifacts become hard
                             links where they can: for safety from a broken disk name a folder on another one
   --restore BACKUP          makes --data-dir, which must be empty or absent, from a backup, after checking all of it
+  --export SWEEP NEW_DIR    writes what concerns one sweep that is over, and nothing else, to a new data folder, small enough to
+                            keep and hand on: tables, claims and report can be made from it (ablate report SWEEP
+                            --data-dir NEW_DIR -o ...). Without checkpoints and data. Also while a server has DIR open
+  --curves                  with --export: training curves too, which are most of the size
   --read-only               serves tables and queries from a private copy; changes nothing. Of a damaged database what is
                             readable and is what was written
   --version, --help
@@ -341,37 +349,44 @@ constexpr const char* kFlagNames[] = {"--http",              "--http-host",     
                                       "--idle-wait-seconds", "--max-failures",  "--max-threads",
                                       "--sweep-max-failures", "--retry-seconds", "--test-wall-offset-file",
                                       "--min-free-bytes",    "--check",         "--deep",
-                                      "--backup",            "--restore",       "--read-only"};
+                                      "--backup",            "--restore",       "--read-only",
+                                      "--export",            "--curves"};
 
 int UsageFailure(const std::string& message) {
   std::fprintf(stderr, "ablate-server: %s (see ablate-server --help)\n", message.c_str());
   return 2;
 }
 
-// Check, backup, restore: done, and not served afterwards. nullopt: none was asked for.
+// Check, backup, restore, export: done, and not served afterwards. nullopt: none was asked for.
 absl::StatusOr<std::optional<int>> Maintain() {
   const bool check = absl::GetFlag(FLAGS_check), deep = absl::GetFlag(FLAGS_deep);
   const std::string backup = absl::GetFlag(FLAGS_backup), restore = absl::GetFlag(FLAGS_restore);
   const std::string data_dir = absl::GetFlag(FLAGS_data_dir);
-  const int asked = check + !backup.empty() + !restore.empty() + absl::GetFlag(FLAGS_read_only);
-  if (asked > 1) return absl::InvalidArgumentError("--check, --backup, --restore, --read-only: one of them at a time");
+  const std::string sweep = absl::GetFlag(FLAGS_export), export_to = absl::GetFlag(FLAGS_export_to);
+  const bool curves = absl::GetFlag(FLAGS_curves), exports = !sweep.empty() || !export_to.empty();
+  const int asked = check + !backup.empty() + !restore.empty() + exports + absl::GetFlag(FLAGS_read_only);
+  if (asked > 1) return absl::InvalidArgumentError("--check, --backup, --restore, --export, --read-only: one of them at a time");
   if (deep && !check) return absl::InvalidArgumentError("--deep goes with --check");
-  if (!check && backup.empty() && restore.empty()) return std::optional<int>();
+  if (curves && !exports) return absl::InvalidArgumentError("--curves goes with --export");
+  if (exports && (sweep.empty() || export_to.empty())) return absl::InvalidArgumentError("--export needs a sweep and a new folder");
+  if (!check && backup.empty() && restore.empty() && !exports) return std::optional<int>();
   if (data_dir.empty()) return absl::InvalidArgumentError("--data-dir is missing: name the folder");
   if (check) {
     ABLATE_ASSIGN_OR_RETURN(const CheckOutcome outcome, CheckDataDir(data_dir, deep));
     std::fputs(outcome.text.c_str(), stdout);
     return std::optional<int>(outcome.ok ? 0 : 1);
   }
-  ABLATE_ASSIGN_OR_RETURN(const std::string done,
-                          backup.empty() ? RestoreDataDir(restore, data_dir) : BackupDataDir(data_dir, backup));
+  ABLATE_ASSIGN_OR_RETURN(const std::string done, exports          ? ExportFromDataDir(data_dir, sweep, curves, export_to)
+                                                  : backup.empty() ? RestoreDataDir(restore, data_dir)
+                                                                   : BackupDataDir(data_dir, backup));
   std::fputs(done.c_str(), stdout);
   return std::optional<int>(0);
 }
 
 int Main(int argc, char** argv) {
   const auto asked = SetFlags({std::begin(kFlagNames), std::end(kFlagNames)},
-                              {"--insecure", "--tls", "--require-tokens", "--check", "--deep", "--read-only"}, {argv, argv + argc});
+                              {"--insecure", "--tls", "--require-tokens", "--check", "--deep", "--read-only", "--curves"},
+                              {argv, argv + argc}, {{"--export", "export_to"}});
   if (!asked.ok()) return UsageFailure(std::string(asked.status().message()));
   if (*asked == FlagWords::kHelp) return std::fputs(kUsage, stdout) < 0;
   if (*asked == FlagWords::kVersion) return std::printf("ablate-server %s\n", BuildVersion()) < 0;

@@ -22,6 +22,7 @@
 #include "base/strings.h"
 #include "server/store/backup.h"
 #include "server/store/check.h"
+#include "server/store/export.h"
 #include "server/store/migrations.h"
 #include "server/store/records.h"
 #include "server/store/sqlite.h"
@@ -173,17 +174,21 @@ absl::Status Sync(const std::string& path) {
   return error == 0 ? absl::OkStatus() : FileError("cannot fsync", path, error);
 }
 
+absl::Status Copy(const std::string& from, const std::string& to) {
+  std::error_code error;
+  std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing, error);
+  if (error) return FileError("cannot copy", from, error.value());
+  return Sync(to);
+}
+
 // A link is to bytes that are on the disk; names are synced by SyncFolders.
 absl::Status LinkOrCopy(const std::string& from, const std::string& to, int64_t* copied) {
   if (!FileExists(from)) return absl::NotFoundError(from);
   ABLATE_RETURN_IF_ERROR(MakeDirs(Dirname(to)));
   if (::link(from.c_str(), to.c_str()) == 0 || errno == EEXIST) return absl::OkStatus();
   if (errno == ENOENT) return FileError("cannot link", from, errno);
-  std::error_code error;
-  std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing, error);
-  if (error) return FileError("cannot copy", from, error.value());
   ++*copied;
-  return Sync(to);
+  return Copy(from, to);
 }
 
 absl::Status SyncFolders(const std::string& dir) {
@@ -295,6 +300,31 @@ absl::Status MakeRestored(const std::string& backup, const std::string& data_dir
   return SyncFolders(data_dir);
 }
 
+absl::StatusOr<std::string> MakeExport(const std::string& data_dir, const std::string& sweep, bool curves, const std::string& to) {
+  ABLATE_RETURN_IF_ERROR(MakeDirs(to));
+  int64_t files = 0;
+  const auto bring = [&](const std::string& sha256) -> absl::StatusOr<bool> {
+    const std::string from = ArtifactOf(data_dir, sha256), copy = ArtifactOf(to, sha256);
+    if (!FileExists(from)) return false;
+    ABLATE_RETURN_IF_ERROR(MakeDirs(Dirname(copy)));
+    ABLATE_RETURN_IF_ERROR(Copy(from, copy));
+    ABLATE_ASSIGN_OR_RETURN(const std::string found, Sha256HexOfFile(copy));
+    if (found != sha256) return absl::DataLossError(absl::StrCat(from, " has another content (SHA-256 ", found, ")"));
+    ++files;
+    return true;
+  };
+  ABLATE_ASSIGN_OR_RETURN(const ExportedSweep exported,
+                          ExportSweep(DatabaseOf(data_dir), DatabaseOf(to), {.sweep = sweep, .curves = curves, .has_result_file = bring}));
+  if (files > 0) ABLATE_RETURN_IF_ERROR(SyncFolders(to));
+  ABLATE_RETURN_IF_ERROR(Sync(Dirname(to)));
+  std::string text = absl::StrCat("exported sweep \"", exported.name, "\" to ", to, ": ablate.db (", HumanBytes(FileSize(DatabaseOf(to)).value_or(0)),
+                                  "), ", exported.jobs, " jobs");
+  if (files > 0) absl::StrAppend(&text, ", ", files, " files of results");
+  if (exported.lost_files > 0) absl::StrAppend(&text, ", without ", exported.lost_files, " files of results that are gone");
+  if (exported.curve_points > 0) absl::StrAppend(&text, "; ", exported.curve_points, " points of training curves left out (--curves)");
+  return absl::StrCat(text, "; checked. Its report: ablate report ", exported.name, " --data-dir ", to, " -o DIR\n");
+}
+
 }  // namespace
 
 absl::StatusOr<CheckOutcome> CheckDataDir(const std::string& data_dir, bool deep) {
@@ -358,6 +388,20 @@ absl::StatusOr<std::string> RestoreDataDir(const std::string& backup, const std:
   }
   return absl::StrCat("restored ", backup, " to ", data_dir, ": ablate.db, ", Summary(transfer),
                       "; start it with: ablate-server --data-dir ", data_dir, "\n");
+}
+
+absl::StatusOr<std::string> ExportFromDataDir(const std::string& data_dir, const std::string& sweep, bool curves,
+                                              const std::string& to) {
+  if (!IsEmptyOrAbsent(to)) {
+    return absl::AlreadyExistsError(absl::StrCat(to, " is there already: name a new folder for the export"));
+  }
+  if (!FileExists(DatabaseOf(data_dir))) {
+    return absl::NotFoundError(absl::StrCat("there is no database ", DatabaseOf(data_dir)));
+  }
+  absl::StatusOr<std::string> text = MakeExport(data_dir, sweep, curves, to);
+  if (text.ok()) return text;
+  RemoveTree(to).IgnoreError();
+  return WithContext(text.status(), "nothing was exported");
 }
 
 }  // namespace ablate

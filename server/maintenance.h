@@ -1,5 +1,5 @@
-// What ablate-server does besides serving: check a data folder, back it up while it is in use, restore a backup. Joins
-// the database's and the artifacts' side of each. Must not know gRPC or jobs.
+// What ablate-server does besides serving: check a data folder, back it up while it is in use, restore a backup, export a
+// sweep. Joins the database's and the artifacts' side of each. Must not know gRPC or jobs.
 //
 // A data folder is ablate.db and artifacts/ab/cdef... (SHA-256). A backup is a folder with the same two, and the file
 // backup.sha256, written last: without it the backup is not whole. Thread rule: one at a time on one folder.
@@ -30,5 +30,12 @@ absl::StatusOr<std::string> BackupDataDir(const std::string& data_dir, const std
 // Makes `data_dir` from a backup, after checking all of it (artifacts by content). FailedPrecondition: `data_dir` is
 // there and not empty. DataLoss: the backup is not whole, or damaged; nothing is left of data_dir.
 absl::StatusOr<std::string> RestoreDataDir(const std::string& backup, const std::string& data_dir);
+
+// Makes the new data folder `to` of one sweep (its name or id): its rows without those of other sweeps, tokens and, unless
+// asked for, training curves; files that evaluations made, as copies; no states and no data. While a coordinator writes or
+// not. The text says what was written. AlreadyExists: `to` is there and not empty; all else as ExportSweep (store/export.h).
+// Nothing is left of `to` after an error.
+absl::StatusOr<std::string> ExportFromDataDir(const std::string& data_dir, const std::string& sweep, bool curves,
+                                              const std::string& to);
 
 }  // namespace ablate
