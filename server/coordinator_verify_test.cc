@@ -161,6 +161,42 @@ TEST_F(VerifyTest, AnotherDeviceAndAFailureAreSaid) {
   EXPECT_EQ(Get("trained").state(), v1::SWEEP_SUCCEEDED);
 }
 
+TEST_F(VerifyTest, LostDataIsToldAndUploadedAgainItAgrees) {
+  const std::string stage = AnyJob(v1::STAGE, /*with_parent=*/false);
+  const auto made = Verify(stage, "");
+  ASSERT_TRUE(made.ok()) << made.status();
+  ASSERT_TRUE(trainer_.Sync(*coordinator_).ok());
+  ASSERT_EQ(trainer_.assigned().size(), 1u);
+  missing_.insert(Sha256Hex("the text"));
+  trainer_.Fail(trainer_.assigned().begin()->second, v1::CODE_ERROR).mutable_failure()->set_stderr_tail("no such artifact\n");
+  ASSERT_TRUE(trainer_.Sync(*coordinator_).ok());
+  EXPECT_EQ(Outcomes()[0].result(), v1::Verification::FAILED);
+  EXPECT_THAT(Outcomes()[0].difference(), HasSubstr("its data a.txt (SHA-256 "));
+  EXPECT_THAT(Outcomes()[0].difference(), HasSubstr("`ablate sweep submit FILE`"));
+  v1::GetJobRequest request;
+  request.set_job_id(made->jobs(0).job_id());
+  Open();  // as a restart finds it
+  const auto shown = coordinator_->GetJob(request);
+  ASSERT_TRUE(shown.ok()) << shown.status();
+  EXPECT_EQ(shown->job().state(), v1::FAILED);
+  EXPECT_EQ(shown->job().last_failure().kind(), v1::UPSTREAM_FAILED);
+  EXPECT_EQ(shown->job().last_failure().message(), Outcomes()[0].difference());
+  EXPECT_EQ(shown->job().failures(), 0);
+  ASSERT_EQ(shown->attempts_size(), 1);
+  EXPECT_EQ(shown->attempts(0).failure().stderr_tail(), "no such artifact\n");
+  EXPECT_EQ(Get("trained").state(), v1::SWEEP_SUCCEEDED);
+
+  missing_.clear();
+  ASSERT_TRUE(Submit(kTrainedSweep).ok());
+  ASSERT_TRUE(Verify(stage, "").ok());
+  ASSERT_TRUE(trainer_.Sync(*coordinator_).ok());
+  ASSERT_EQ(trainer_.assigned().size(), 1u);
+  trainer_.Succeed(trainer_.assigned().begin()->second).mutable_result()->mutable_end_state()->mutable_weights()->set_sha256(
+      One("SELECT end_weights_sha256 FROM jobs WHERE job_id = '" + stage + "'"));
+  ASSERT_TRUE(trainer_.Sync(*coordinator_).ok());
+  EXPECT_EQ(Outcomes()[0].result(), v1::Verification::SAME) << Outcomes()[0].difference();
+}
+
 TEST_F(VerifyTest, TheSampleIsDrawnByItsSeedAndRequestsAreChecked) {
   const auto drawn = [&](int64_t seed) {
     v1::VerifyJobsRequest request;

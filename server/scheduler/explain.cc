@@ -193,6 +193,11 @@ Scheduler::Explanation Scheduler::Explain(JobRow row, Now now) const {
       return {"It is done.", ""};
     case v1::FAILED:
       if (record.last_failure != nullptr && record.last_failure->kind() == v1::UPSTREAM_FAILED) {
+        if (record.verify_of != 0) {
+          return {absl::StrCat("It ended without a second run of ", this->job(record.verify_of).record.job_id, ": ",
+                               record.last_failure->message(), "."),
+                  ""};
+        }
         return {absl::StrCat("It never ran, because its parent failed: ", Describe(this->job(record.parent)), "."),
                 absl::StrCat("ablate job explain ", this->job(record.parent).record.job_id)};
       }

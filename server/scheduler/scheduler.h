@@ -291,6 +291,8 @@ class Scheduler {
   void Unpause(Sweep& sweep);
   std::string LostData(const Sweep& sweep) const;  // "a.txt (SHA-256 ...)", or ""
   bool PauseForLostData(const Job& job);           // whether each live sweep of the job has lost data
+  // Of a verification that failed: whether data of the run that it repeats is lost. Then that ended it.
+  bool EndForLostData(Job& job, const v1::Failure& reported, Now now);
   bool IsActive(SweepRow sweep) const { return IsLive(sweep) && !sweeps_[sweep - 1].record.paused; }
   bool IsHeld(const Job& job) const;
   // Its worker was lost, and one more failure ends it.

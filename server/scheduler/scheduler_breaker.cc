@@ -124,6 +124,35 @@ bool Scheduler::PauseForLostData(const Job& job) {
   return all;
 }
 
+bool Scheduler::EndForLostData(Job& job, const v1::Failure& reported, Now now) {
+  JobRecord& record = job.record;
+  if (record.verify_of == 0 || record.requirement.executor == v1::EXECUTOR_NOOP) return false;
+  const JobRecord& first = At(record.verify_of).record;
+  std::string lost;
+  for (SweepRow row : At(record.verify_of).sweeps) {
+    if (lost.empty()) lost = LostData(SweepAt(row));
+  }
+  if (lost.empty()) return false;
+  // Not the attempt's failure, and no other attempt would fare better: no sweep waits for the data, so nobody would be told.
+  v1::Failure failure = reported;
+  failure.set_kind(v1::PREEMPTED);
+  failure.set_message(absl::StrCat("its data ", lost, " was lost or damaged on the coordinator's disk; `ablate sweep submit FILE` with the "
+                                   "sweep's file uploads it again, then `ablate job verify ", first.job_id,
+                                   "` (the worker said: ", reported.message(), ")"));
+  if (record.state == v1::QUEUED) {
+    if (record.attempt_state != AttemptState::kLost) return true;
+    EndAttempt(job, AttemptState::kFailed, &failure);
+    TakeBackFailure(job);
+  } else {
+    EndAttempt(job, AttemptState::kFailed, &failure);
+    Move(job, v1::QUEUED, Cause::kPreempted, now, reported.message());
+  }
+  failure.set_kind(v1::UPSTREAM_FAILED);
+  record.last_failure = std::make_shared<const v1::Failure>(failure);
+  Move(job, v1::FAILED, Cause::kStateLost, now, failure.message());
+  return true;
+}
+
 bool Scheduler::OnDataUploaded(SweepRow row, Now now, Effects* effects) {
   Sweep& sweep = SweepAt(row);
   if (!IsPausedForData(sweep.record)) return false;

@@ -259,8 +259,67 @@ TEST(SealFiles, AVerificationEndsWhenTheFileVanishes) {
   worker.Sync();
   EXPECT_EQ(rig.state(*made), v1::FAILED);
   EXPECT_THAT(rig.job(*made).last_failure->message(), HasSubstr("is gone from the coordinator's disk"));
+  EXPECT_THAT(rig.scheduler->Explain(*made, rig.now()).text, HasSubstr("It ended without a second run of job_2: the end state"));
   EXPECT_EQ(rig.sweep(1).state, v1::SWEEP_SUCCEEDED);
   EXPECT_EQ(rig.scheduler->job_count(), 3u);
+}
+
+TEST(SealFiles, AVerificationWhoseDataIsLostEndsAndSaysSo) {
+  std::set<std::string> missing;
+  SchedulerOptions options;
+  options.has_artifact = [&](const std::string& sha256) { return !missing.contains(sha256); };
+  SchedulerRig rig(options);
+  WorkerHand worker(&rig, "w", 1);
+  SubmitPlan plan = MakeTestPlan("a", 1, 0);
+  plan.sweep.data = {{.path = "a.txt", .sha256 = "data"}};
+  rig.Submit(plan);
+  worker.Sync();
+  worker.Sync({worker.Success(1)});
+  ASSERT_EQ(rig.sweep(1).state, v1::SWEEP_SUCCEEDED);
+
+  // With the data there it is the job's own failure, tried again.
+  auto made = rig.Verify(1);
+  ASSERT_TRUE(made.ok()) << made.status();
+  worker.Sync();
+  worker.Sync({worker.Failure(*made, v1::CODE_ERROR)});
+  EXPECT_EQ(rig.state(*made), v1::QUEUED);
+  EXPECT_EQ(rig.job(*made).failures, 1);
+  rig.Advance(60'000'000);
+  missing.insert("data");
+  worker.Sync();
+  ASSERT_EQ(rig.state(*made), v1::RUNNING);
+  worker.Sync({worker.Failure(*made, v1::CODE_ERROR)});
+  const auto expect_told = [&](JobRow row, int failures) {
+    EXPECT_EQ(rig.state(row), v1::FAILED);
+    EXPECT_EQ(rig.job(row).failures, failures) << "lost data is no failure of the job";
+    EXPECT_EQ(rig.job(row).last_failure->kind(), v1::UPSTREAM_FAILED);
+    const std::string& message = rig.job(row).last_failure->message();
+    EXPECT_THAT(message, HasSubstr("its data a.txt (SHA-256 data) was lost or damaged"));
+    EXPECT_THAT(message, HasSubstr("`ablate sweep submit FILE`"));
+    EXPECT_THAT(message, HasSubstr("`ablate job verify job_1`"));
+    EXPECT_THAT(message, HasSubstr("the worker said: broken"));
+    EXPECT_THAT(rig.scheduler->Explain(row, rig.now()).text, HasSubstr("It ended without a second run of job_1: its data a.txt"));
+  };
+  expect_told(*made, 1);
+  EXPECT_FALSE(rig.sweep(1).paused);
+
+  // The same where it is told late, and of another kind of failure nothing is said.
+  made = rig.Verify(1);
+  ASSERT_TRUE(made.ok()) << made.status();
+  worker.Sync();
+  rig.Advance(options.lease_us);
+  rig.Tick();
+  ASSERT_EQ(rig.job(*made).failures, 1);
+  worker.draining = true;
+  worker.Sync({worker.Failure(*made, v1::CODE_ERROR)});
+  expect_told(*made, 0);
+  worker.draining = false;
+  made = rig.Verify(1);
+  ASSERT_TRUE(made.ok()) << made.status();
+  worker.Sync();
+  worker.Sync({worker.Failure(*made, v1::OUT_OF_MEMORY)});
+  EXPECT_EQ(rig.state(*made), v1::QUEUED);
+  EXPECT_EQ(rig.job(*made).last_failure->kind(), v1::OUT_OF_MEMORY);
 }
 
 }  // namespace

@@ -318,7 +318,9 @@ void Scheduler::ProcessResult(Job& job, const v1::AttemptReport& report, Now now
 void Scheduler::ProcessFailure(Job& job, const v1::Failure& reported, Now now) {
   JobRecord& record = job.record;
   // What it could not get because the coordinator lost it is not its failure.
-  const bool lost_data = RuleFor(reported.kind()).kind == v1::CODE_ERROR && PauseForLostData(job);
+  const bool may_lack_data = RuleFor(reported.kind()).kind == v1::CODE_ERROR;
+  if (may_lack_data && EndForLostData(job, reported, now)) return;
+  const bool lost_data = may_lack_data && PauseForLostData(job);
   const RetryRule& rule = RuleFor(lost_data ? v1::PREEMPTED : reported.kind());
   v1::Failure failure = reported;
   failure.set_kind(rule.kind);

@@ -162,7 +162,11 @@ absl::Status ReadJobDetails(Connection& db, JobRow job_row, v1::Job* job) {
             "WHERE job = ? AND failure_kind IS NOT NULL AND state <> 'RELEASED' ORDER BY attempt DESC LIMIT 1",
             job_row));
     ABLATE_ASSIGN_OR_RETURN(const bool found, row.Step());
-    if (found) FillFailure(row, 0, job->mutable_last_failure());
+    // The evidence of what the job's record names; a job that failed by what it rests on says that.
+    v1::Failure evidence;
+    if (found) FillFailure(row, 0, &evidence);
+    const bool same = evidence.kind() == job->last_failure().kind() && evidence.message() == job->last_failure().message();
+    if (found && (same || !job->has_last_failure())) *job->mutable_last_failure() = std::move(evidence);
   }
   const bool stage = job->kind() == v1::STAGE;
   {
