@@ -28,8 +28,9 @@ run_preset() {  # preset, then arguments for ctest
 run_preset release -j 2 -LE 'scenarios|dashboard_full'
 if $full; then
   ctest --preset release -L 'scenarios|dashboard_full'
-  # Sanitizers slow the black-box tests beyond their own time limits; the unit tests cover the same code.
+  # Sanitizers slow the other black-box tests beyond their own time limits; the unit tests cover the same code.
   run_preset asan -LE end_to_end
+  ctest --preset asan -L sanitized
   # Debian's gRPC and OpenMP are not instrumented: only what is labelled free of both is meaningful here.
   cmake --preset tsan
   cmake --build --preset tsan --target tsan_tests

@@ -19,6 +19,20 @@ BIN = os.environ.get("ABLATE_BIN")
 if not BIN:
     sys.exit("set ABLATE_BIN to the folder of the programs, e.g. build/release/bin")
 
+# Builds with sanitizers: which, and how many times as long everything may take there (tests/CMakeLists.txt sets both).
+SANITIZED = os.environ.get("ABLATE_SANITIZE", "")
+PATIENCE = float(os.environ.get("ABLATE_TEST_PATIENCE", "1"))
+
+
+def asan_options(*options):
+    return ":".join([text for text in [os.environ.get("ASAN_OPTIONS")] if text] + list(options))
+
+
+# Leaks are looked for by the unit tests. LeakSanitizer traces its process, which the sandbox of trainers refuses: each would fail.
+os.environ["ASAN_OPTIONS"] = asan_options("detect_leaks=0")
+# A trainer that is sent a signal dies of it in every build; AddressSanitizer would make it an exit code of its own.
+DIES_OF_SIGNALS = {"ASAN_OPTIONS": asan_options(*(f"handle_{name}=0" for name in ("segv", "abort", "sigbus", "sigfpe", "sigill")))}
+
 
 def synthetic_text(size, seed=1):
     """Word salad with some structure, the same for the same seed: enough to see a loss fall."""
@@ -79,15 +93,17 @@ class Cluster:
         self.workers = {}
         self.starts = 0
         self.environment = {}  # of `ablate`, beside ours
+        self.worker_environment = {}  # of workers and their trainers
         with open(os.path.join(self.dir, "text.txt"), "w", encoding="utf-8") as file:
             file.write(synthetic_text(300_000))
 
     # --- processes ---
 
-    def _spawn(self, log_name, argv):
+    def _spawn(self, log_name, argv, environment=None):
         self.starts += 1
         with open(os.path.join(self.dir, f"{log_name}.{self.starts}.log"), "wb") as log:
-            return subprocess.Popen(argv, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+            return subprocess.Popen(argv, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                    env={**os.environ, **(environment or {})})
 
     def start_server(self, *flags):
         self.server = self._spawn("server", [
@@ -99,7 +115,8 @@ class Cluster:
     def start_worker(self, name, *flags, slots=1):
         self.workers[name] = self._spawn(f"worker-{name}", [
             os.path.join(BIN, "ablate-worker"), "--server", self.address, "--device", "cpu", "--slots", str(slots),
-            "--threads-per-slot", "1", "--work-dir", os.path.join(self.dir, "work-" + name), *flags])
+            "--threads-per-slot", "1", "--work-dir", os.path.join(self.dir, "work-" + name), *flags],
+            self.worker_environment)
         return self.workers[name]
 
     def kill9(self, process):
@@ -125,6 +142,19 @@ class Cluster:
                 process.wait()
         self.folder.cleanup()
 
+    def sanitizer_reports(self):
+        """What sanitizers said, of any process: a job that failed by a report is tried again, and would hide it."""
+        said = lambda text: [line for line in text.splitlines() if "Sanitizer: " in line or ": runtime error: " in line]
+        found = []
+        for name in sorted(os.listdir(self.dir)):
+            if name.endswith(".log"):
+                with open(os.path.join(self.dir, name), errors="replace") as file:
+                    found += [f"{name}: {line}" for line in said(file.read())]
+        if os.path.exists(os.path.join(self.data_dir, "ablate.db")):
+            for job, attempt, tail in self.sql("SELECT job, attempt, stderr_tail FROM attempts WHERE stderr_tail IS NOT NULL"):
+                found += [f"job {job}, attempt {attempt}: {line}" for line in said(tail)]
+        return found
+
     def logs(self):
         text = ""
         for name in sorted(os.listdir(self.dir)):
@@ -137,7 +167,7 @@ class Cluster:
 
     def ablate(self, *args, check=True, timeout=120):
         result = subprocess.run([os.path.join(BIN, "ablate"), *args], cwd=self.dir, text=True, capture_output=True,
-                                timeout=timeout, env={**os.environ, "ABLATE_SERVER": self.address, **self.environment})
+                                timeout=timeout * PATIENCE, env={**os.environ, "ABLATE_SERVER": self.address, **self.environment})
         if check and result.returncode != 0:
             raise AssertionError(f"ablate {' '.join(args)} ended with {result.returncode}\n{result.stdout}{result.stderr}"
                                  + self.logs())
@@ -156,7 +186,7 @@ class Cluster:
         return self.json("job", "list", sweep)
 
     def wait(self, sweep, timeout=120):
-        return self.ablate("sweep", "wait", sweep, "--timeout", str(timeout), timeout=timeout + 20)
+        return self.ablate("sweep", "wait", sweep, "--timeout", str(timeout * PATIENCE), timeout=timeout + 20)
 
     def open_database(self):
         return sqlite3.connect(f"file:{self.data_dir}/ablate.db?mode=ro", uri=True, timeout=10)
@@ -177,7 +207,7 @@ class Cluster:
     # --- waiting ---
 
     def poll(self, what, condition, timeout=60):
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * PATIENCE
         while True:
             value = condition()
             if value:
@@ -192,6 +222,8 @@ class ClusterTest(unittest.TestCase):
     def cluster(self, **kwargs):
         cluster = Cluster(**kwargs)
         self.addCleanup(cluster.close)
+        if SANITIZED:
+            self.addCleanup(lambda: self.assertEqual(cluster.sanitizer_reports(), []))
         return cluster
 
 

@@ -17,7 +17,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 
 import checker
-from harness import BIN, Cluster, sweep_yaml
+from harness import BIN, DIES_OF_SIGNALS, PATIENCE, Cluster, sweep_yaml
 
 PROXY = os.environ.get("ABLATE_RPC_PROXY") or os.path.join(BIN, "ablate-rpc-proxy")
 
@@ -109,7 +109,7 @@ class Chaos(Cluster):
         self.workers[name] = self._spawn("worker-" + name, [
             os.path.join(BIN, "ablate-worker"), "--server", address or self.proxy_address(name), "--device", "cpu",
             "--slots", "2", "--threads-per-slot", "1", "--grace-seconds", "5",
-            "--work-dir", os.path.join(self.dir, "work-" + name), *flags])
+            "--work-dir", os.path.join(self.dir, "work-" + name), *flags], DIES_OF_SIGNALS)
 
     def start(self):
         self.start_coordinator()
@@ -290,7 +290,7 @@ def undisturbed(sweeps, noop=3, trainers=1):
             cluster.submit(text, name)
         for name in sweeps:
             cluster.wait(name, timeout=600)
-        problems = checker.check(cluster.open_database())
+        problems = checker.check(cluster.open_database()) + cluster.sanitizer_reports()
         return cluster.results(), problems
     finally:
         cluster.close()
@@ -323,7 +323,7 @@ def disturbed(seed, sweeps, expected, seconds, pause, noop=3, trainers=1, log=No
                 next_action = now + cluster.random.uniform(0.2, 1.8) * pause
             time.sleep(0.02)
         cluster.do_what_is_due(everything=True)
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + 300 * PATIENCE
         while True:
             cluster.watch_processes()
             counts = cluster.sample(submitted)
@@ -331,12 +331,13 @@ def disturbed(seed, sweeps, expected, seconds, pause, noop=3, trainers=1, log=No
             if counts and counts.get("SUCCEEDED", 0) + counts.get("FAILED", 0) + counts.get("CANCELLED", 0) == submitted:
                 break
             if time.monotonic() > deadline:
-                problems.append(f"not over 300 s after the last fault: {counts}")
+                problems.append(f"not over {300 * PATIENCE:.0f} s after the last fault: {counts}")
                 break
             time.sleep(0.05)
         connection = cluster.open_database()
         problems += checker.check(connection)
         problems += cluster.ended
+        problems += cluster.sanitizer_reports()
         results = cluster.results()
         if results != expected:
             differing = [key for key in set(results) | set(expected) if results.get(key) != expected.get(key)]

@@ -80,6 +80,22 @@ class CheckerTest(unittest.TestCase):
             problems = self.found(*statements)
             self.assertTrue(any(words in problem for problem in problems), f"{words!r} is not among {problems}")
 
+    def test_what_sanitizers_said_is_found_in_logs_and_in_what_trainers_left(self):
+        cluster = Cluster()
+        self.addCleanup(cluster.close)
+        self.assertEqual(cluster.sanitizer_reports(), [])
+        os.makedirs(cluster.data_dir)
+        shutil.copy(self.good, os.path.join(cluster.data_dir, "ablate.db"))
+        self.assertEqual(cluster.sanitizer_reports(), [])
+        with open(os.path.join(cluster.dir, "worker-a.1.log"), "w", encoding="utf-8") as file:
+            file.write("all is well\nx.cc:4:1: runtime error: signed integer overflow\n")
+        with sqlite3.connect(os.path.join(cluster.data_dir, "ablate.db")) as connection:
+            connection.execute("UPDATE attempts SET stderr_tail = 'a' || char(10) || '==1==ERROR: AddressSanitizer: SEGV' WHERE attempt = 2")
+        connection.close()
+        found = cluster.sanitizer_reports()
+        self.assertIn("worker-a.1.log: x.cc:4:1: runtime error: signed integer overflow", found)
+        self.assertTrue(any(line.endswith(", attempt 2: ==1==ERROR: AddressSanitizer: SEGV") for line in found), found)
+
 
 if __name__ == "__main__":
     unittest.main()
