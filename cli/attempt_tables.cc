@@ -58,7 +58,8 @@ std::vector<Sheet> EvidenceSheets(const AttemptList& attempts, size_t lines) {
     sheet.columns = {{.title = "what"}, {.title = "evidence"}};
     sheet.rows = {{"failure", FailureKindText(failure)}};
     if (!failure.message().empty()) sheet.rows.push_back({"message", failure.message()});
-    if (failure.exit_code() != 0) sheet.rows.push_back({"exit code", absl::StrCat(failure.exit_code())});
+    // Workers say -1 of a trainer that a signal ended.
+    if (failure.exit_code() > 0) sheet.rows.push_back({"exit code", absl::StrCat(failure.exit_code())});
     if (failure.signal() != 0) {
       sheet.rows.push_back({"signal", absl::StrCat(failure.signal(), " (", ::strsignal(failure.signal()), ")")});
     }

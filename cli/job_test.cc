@@ -22,6 +22,7 @@ AttemptList SomeAttempts() {
   failure->set_kind(v1::CODE_ERROR);
   failure->set_message("the trainer ended by signal 11");
   failure->set_signal(SIGSEGV);
+  failure->set_exit_code(-1);
   failure->set_peak_memory_bytes(3 << 19);
   for (int i = 0; i < 30; ++i) failure->set_stderr_tail(failure->stderr_tail() + "line " + std::to_string(i) + "\n");
   v1::Attempt* exited = attempts.Add();

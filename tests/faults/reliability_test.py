@@ -96,7 +96,16 @@ class Kinds(ReliabilityTest):
             text, _ = self.show(cluster, job)
             for word in (kind, *words):
                 self.assertIn(word, text, sweep)
-            self.assertEqual(self.evidence(cluster, sweep)[0][0], kind)
+            stored, _, number, peak, stderr, exit_code, _ = self.evidence(cluster, sweep)[0]
+            self.assertEqual(stored, kind)
+            # Whatever is stored is shown.
+            for title, value in (("signal", number), ("exit code", exit_code)):
+                if value > 0:
+                    self.assertRegex(text, rf"{title} +{value}\b", sweep)
+            if peak:
+                self.assertRegex(text, r"peak memory +[\d.]+ \wiB", sweep)
+            for line in (stderr or "").splitlines()[-3:]:
+                self.assertIn(line.strip().replace("\t", " "), text, sweep)
             shown[kind] = text
 
         # invalid_config: only the trainer reads the text, and it is none. Never tried again.
