@@ -18,6 +18,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Two sweeps that share trainings, evaluations, and a training that both go on from.
 constexpr char kTrained[] = R"(name: marigold
@@ -35,12 +36,12 @@ evaluate: {lengths: [1x]}
 constexpr char kAlsoTrained[] = R"(name: tamarisk
 description: what tamarisks do
 data: {name: text, path: a.txt, format: text}
-settings: {train.steps: 100}
 keep: none
 arms:
   - attention.variant: softmax
+    train.steps: 100
     switch: [{at_step: 50, attention.variant: ssmax}]
-  - {attention.variant: cosine_softmax}
+  - {attention.variant: cosine_softmax, train.steps: 90}
 seeds: 3
 evaluate: {lengths: [1x, 2x]}
 )";
@@ -86,7 +87,8 @@ class ExportTest : public ClaimsFixture {
     return coordinator.ok() ? *std::move(coordinator) : nullptr;
   }
 
-  // Everything that commands print of a sweep. Which other sweeps share its jobs is all that an export does not know.
+  // Everything that commands print of a sweep. Which other sweeps share its jobs, and what they call
+  // them, is all that an export does not know.
   static std::string Shown(Coordinator& coordinator, const std::string& name) {
     std::string text;
     const auto add = [&](const auto& answer) {
@@ -111,6 +113,7 @@ class ExportTest : public ClaimsFixture {
     EXPECT_TRUE(jobs.ok()) << jobs.status();
     if (!jobs.ok()) return text;
     for (const v1::Job& job : jobs->jobs()) {
+      absl::StrAppend(&text, job.job_id(), " ", job.arm_label(), "\n");
       v1::GetJobRequest get;
       get.set_job_id(job.job_id());
       auto shown = coordinator.GetJob(get);
@@ -118,6 +121,7 @@ class ExportTest : public ClaimsFixture {
       if (shown.ok()) {
         v1::Job& one = *shown->mutable_job();
         one.clear_sweep_ids();
+        one.clear_arm_label();  // as one of them calls it
         if (one.task().has_stage()) one.mutable_task()->mutable_stage()->clear_start();
         if (one.task().has_evaluation()) one.mutable_task()->mutable_evaluation()->clear_state();
       }
@@ -146,6 +150,12 @@ class ExportTest : public ClaimsFixture {
   }
   static std::string Bytes(const std::string& dir) { return ReadFile(JoinPath(dir, "ablate.db")).value_or(""); }
 
+  std::set<std::string> ArmsOfJobs(const std::string& sweep) {
+    std::set<std::string> arms;
+    for (const v1::Job& job : Jobs(sweep)) arms.insert(job.arm_label());
+    return arms;
+  }
+
   // Runs what is there, with points of curves.
   void Train() {
     while (true) {
@@ -154,6 +164,19 @@ class ExportTest : public ClaimsFixture {
       if (response->desired().empty()) return;
       for (const v1::Assignment& assignment : response->desired()) {
         v1::AttemptReport& report = trainer_.Succeed(assignment);
+        if (assignment.task().has_evaluation() && maps_) {
+          const v1::EvaluationTask& task = assignment.task().evaluation();
+          const std::string map = "the map of " + task.evaluation_key(), hash = Sha256Hex(map);
+          v1::ResultArtifact* made = report.mutable_result()->add_artifacts();
+          made->set_name("map.bin");
+          made->set_media_type("application/x-test");
+          made->mutable_artifact()->set_sha256(hash);
+          made->mutable_artifact()->set_bytes(static_cast<int64_t>(map.size()));
+          const std::string path = FileOf(Source(), hash);
+          if (task.seed() == 0) {
+            ASSERT_TRUE(MakeDirs(Dirname(path)).ok() && WriteFileAtomic(path, map).ok());
+          }
+        }
         const v1::StageTask& task = assignment.task().stage();
         for (int64_t step = task.from_step() + 10; step <= task.to_step(); step += 10) {
           v1::CurvePoint* point = report.add_points();
@@ -163,6 +186,9 @@ class ExportTest : public ClaimsFixture {
         }
       }
     }
+  }
+  static std::string FileOf(const std::string& dir, const std::string& hash) {
+    return absl::StrCat(dir, "/artifacts/", hash.substr(0, 2), "/", hash.substr(2));
   }
   void VerifySome(const std::string& sweep) {
     v1::VerifyJobsRequest request;
@@ -187,6 +213,7 @@ class ExportTest : public ClaimsFixture {
 
   TempDir out_;
   int exports_ = 0;
+  bool maps_ = false;  // whether trained evaluations make a file, which is there for seed 0 alone
   FakeWorker trainer_{"t", 2, v1::EXECUTOR_TRAINER};
 };
 
@@ -214,6 +241,17 @@ TEST_F(ExportTest, SweepsThatShareJobsAreEachExportedAlone) {
       EXPECT_EQ(Names(bytes, other_id), other == sweep) << other_id << " in " << sweep;
     }
     ExpectTheSame(sweep, dir);
+    // A list of its jobs has its own arms' names, also of those that another sweep asked for first.
+    const std::set<std::string> arms = ArmsOfJobs(sweep);
+    std::set<std::string> own;
+    const auto labels = Query("SELECT a.label FROM arms a JOIN sweeps s ON s.row = a.sweep WHERE s.name = '" + sweep + "'");
+    ASSERT_TRUE(labels.ok());
+    for (const std::string& label : *labels) {
+      EXPECT_TRUE(arms.contains(label)) << label << " in " << sweep;
+      own.insert(label);
+    }
+    EXPECT_EQ(own.size(), 2u);
+    EXPECT_EQ(arms.size(), 3u) << "and what several arms go on from";
     EXPECT_EQ(Bytes(dir), bytes) << "a coordinator on it changed it";
     const auto db = Connection::Open(JoinPath(dir, "ablate.db"), Connection::Mode::kReadOnly);
     ASSERT_TRUE(db.ok());
@@ -278,8 +316,10 @@ TEST_F(ExportTest, SealedTunedAndFailedSweeps) {
 
 TEST_F(ExportTest, WhatIsNotOverIsRefusedAndNothingIsWritten) {
   ASSERT_TRUE(Submit(kTrained).ok());
-  EXPECT_THAT(Refused("marigold").ToString(), AllOf(HasSubstr("FAILED_PRECONDITION"), HasSubstr("not over"), HasSubstr("ablate sweep wait")));
-  EXPECT_THAT(Refused("marigolt").ToString(), AllOf(HasSubstr("NOT_FOUND"), HasSubstr("marigold"), HasSubstr("sweep list")));
+  EXPECT_THAT(Refused("marigold").ToString(),
+              AllOf(HasSubstr("FAILED_PRECONDITION"), HasSubstr("not over"), HasSubstr("ablate sweep wait")));
+  EXPECT_THAT(Refused("marigolt").ToString(),
+              AllOf(HasSubstr("NOT_FOUND"), HasSubstr("marigold"), HasSubstr("sweep list")));
 
   // Cancelled, while another goes on with what they share.
   ASSERT_TRUE(Submit(kAlsoTrained).ok());
@@ -296,7 +336,8 @@ TEST_F(ExportTest, WhatIsNotOverIsRefusedAndNothingIsWritten) {
   EXPECT_TRUE(OpenAt(dir)->ListVerifications({})->verifications().empty());
 
   EXPECT_EQ(ExportFromDataDir(Source(), "tamarisk", false, dir).status().code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(ExportFromDataDir(out_.path() + "/none", "tamarisk", false, NewDir()).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ExportFromDataDir(out_.path() + "/none", "tamarisk", false, NewDir()).status().code(),
+            absl::StatusCode::kNotFound);
 
   // A disk that is full half way, a damaged source, one of an earlier release.
   coordinator_.reset();
@@ -316,8 +357,7 @@ TEST_F(ExportTest, WhatIsNotOverIsRefusedAndNothingIsWritten) {
   {
     auto db = Connection::Open(JoinPath(Source(), "ablate.db"), Connection::Mode::kPlain);
     ASSERT_TRUE(db.ok());
-    ASSERT_TRUE((*db)->Script("PRAGMA recursive_triggers = OFF; UPDATE stage_results SET digest = NULL WHERE rowid IS NOT NULL").ok() ||
-                (*db)->Script("UPDATE stage_results SET digest = NULL").ok());
+    ASSERT_TRUE((*db)->Script("UPDATE stage_results SET digest = NULL").ok());
   }
   EXPECT_THAT(Refused("tamarisk").ToString(), HasSubstr("another program"));
   {
@@ -332,6 +372,26 @@ TEST_F(ExportTest, WhatIsNotOverIsRefusedAndNothingIsWritten) {
     ASSERT_TRUE(db.ok() && MigrateTo(**db, old, 2).ok());
   }
   EXPECT_THAT(ExportFromDataDir(old, "x", false, NewDir()).status().ToString(), HasSubstr("schema version 2"));
+}
+
+TEST_F(ExportTest, FilesOfResultsGoAlong) {
+  maps_ = true;
+  ASSERT_TRUE(Submit(kTrained).ok());
+  Train();
+  ASSERT_EQ(One("SELECT COUNT(*) FROM result_artifacts"), "4");
+  const std::string to = NewDir();
+  const auto text = ExportFromDataDir(Source(), "marigold", false, to);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text, AllOf(HasSubstr("2 files of results, without 2"), HasSubstr("30 points of training curves left out")));
+  const auto check = CheckDataDir(to, /*deep=*/true);
+  ASSERT_TRUE(check.ok() && check->ok) << check->text;
+  EXPECT_THAT(check->text, HasSubstr("2 (150 B), all of their contents read"));
+  const std::string hash = One("SELECT r.sha256 FROM result_artifacts r JOIN evaluations e ON e.row = r.evaluation JOIN stages s ON "
+                               "s.row = e.stage WHERE s.seed = 0 LIMIT 1");
+  EXPECT_EQ(*ReadFile(FileOf(to, hash)), *ReadFile(FileOf(Source(), hash)));
+  // One that has changed on the disk is not vouched for.
+  ASSERT_TRUE(WriteFileAtomic(FileOf(Source(), hash), "another map").ok());
+  EXPECT_THAT(Refused("marigold").ToString(), AllOf(HasSubstr("DATA_LOSS"), HasSubstr(hash.substr(2))));
 }
 
 // Results are known and nothing is trained again; a new evaluation of a state trains it again, as of one that was collected.
@@ -367,7 +427,7 @@ TEST_F(ExportTest, ASweepIsTakenUpAgainFromItsExport) {
   const auto check = CheckDataDir(dir, false);
   ASSERT_TRUE(check.ok());
   // The fake worker's states are no files.
-  EXPECT_THAT(check->text, testing::Not(HasSubstr("fault: jobs")));
+  EXPECT_THAT(check->text, Not(HasSubstr("fault: jobs")));
 }
 
 }  // namespace

@@ -56,6 +56,7 @@ absl::StatusOr<v1::ListJobsResponse> CoordinatorImpl::ListJobs(const v1::ListJob
   const int size = request.page_size() <= 0 ? 100 : std::min(request.page_size(), 1000);
   v1::ListJobsResponse response;
   std::vector<JobRow> rows;
+  SweepRow sweep = 0;
   std::optional<Change> last;
   {
     MutexLock lock(&mutex_);
@@ -80,7 +81,7 @@ absl::StatusOr<v1::ListJobsResponse> CoordinatorImpl::ListJobs(const v1::ListJob
         if (!add(row)) break;
       }
     } else {
-      ABLATE_ASSIGN_OR_RETURN(const SweepRow sweep, FindSweepRow(request.sweep()));
+      ABLATE_ASSIGN_OR_RETURN(sweep, FindSweepRow(request.sweep()));
       std::vector<JobRow> of_sweep = scheduler_->sweep(sweep).record.jobs;
       std::sort(of_sweep.begin(), of_sweep.end());
       for (auto place = std::lower_bound(of_sweep.begin(), of_sweep.end(), start); place != of_sweep.end(); ++place) {
@@ -94,7 +95,7 @@ absl::StatusOr<v1::ListJobsResponse> CoordinatorImpl::ListJobs(const v1::ListJob
     for (size_t i = 0; i < rows.size(); ++i) {
       v1::Job* job = response.mutable_jobs(static_cast<int>(i));
       ABLATE_ASSIGN_OR_RETURN(*job->mutable_task(), ReadTask(db, job->kind(), job->key()));
-      ABLATE_RETURN_IF_ERROR(ReadJobDetails(db, rows[i], job));
+      ABLATE_RETURN_IF_ERROR(ReadJobDetails(db, rows[i], job, sweep));
     }
     return absl::OkStatus();
   }));

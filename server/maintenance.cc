@@ -300,7 +300,8 @@ absl::Status MakeRestored(const std::string& backup, const std::string& data_dir
   return SyncFolders(data_dir);
 }
 
-absl::StatusOr<std::string> MakeExport(const std::string& data_dir, const std::string& sweep, bool curves, const std::string& to) {
+absl::StatusOr<std::string> MakeExport(const std::string& data_dir, const std::string& sweep, bool curves,
+                                       const std::string& to) {
   ABLATE_RETURN_IF_ERROR(MakeDirs(to));
   int64_t files = 0;
   const auto bring = [&](const std::string& sha256) -> absl::StatusOr<bool> {
@@ -314,14 +315,19 @@ absl::StatusOr<std::string> MakeExport(const std::string& data_dir, const std::s
     return true;
   };
   ABLATE_ASSIGN_OR_RETURN(const ExportedSweep exported,
-                          ExportSweep(DatabaseOf(data_dir), DatabaseOf(to), {.sweep = sweep, .curves = curves, .has_result_file = bring}));
+                          ExportSweep(DatabaseOf(data_dir), DatabaseOf(to),
+                                      {.sweep = sweep, .curves = curves, .has_result_file = bring}));
   if (files > 0) ABLATE_RETURN_IF_ERROR(SyncFolders(to));
   ABLATE_RETURN_IF_ERROR(Sync(Dirname(to)));
-  std::string text = absl::StrCat("exported sweep \"", exported.name, "\" to ", to, ": ablate.db (", HumanBytes(FileSize(DatabaseOf(to)).value_or(0)),
-                                  "), ", exported.jobs, " jobs");
+  std::string text = absl::StrCat("exported sweep \"", exported.name, "\" to ", to, ": ablate.db (",
+                                  HumanBytes(FileSize(DatabaseOf(to)).value_or(0)), "), ", exported.jobs, " jobs");
   if (files > 0) absl::StrAppend(&text, ", ", files, " files of results");
-  if (exported.lost_files > 0) absl::StrAppend(&text, ", without ", exported.lost_files, " files of results that are gone");
-  if (exported.curve_points > 0) absl::StrAppend(&text, "; ", exported.curve_points, " points of training curves left out (--curves)");
+  if (exported.lost_files > 0) {
+    absl::StrAppend(&text, ", without ", exported.lost_files, " files of results that are gone");
+  }
+  if (exported.curve_points > 0) {
+    absl::StrAppend(&text, "; ", exported.curve_points, " points of training curves left out (--curves)");
+  }
   return absl::StrCat(text, "; checked. Its report: ablate report ", exported.name, " --data-dir ", to, " -o DIR\n");
 }
 

@@ -112,6 +112,14 @@ TEST_F(ServerProgramTest, ChecksBacksUpRestoresAndReadsWhatIsDamaged) {
     EXPECT_THAT(Log(), HasSubstr("in use by another coordinator"));
   });
   EXPECT_EQ(ends(data, {"--check", "--backup", backup}), 2);
+  EXPECT_EQ(ends(data, {"--export", "sweep"}), 2);
+  EXPECT_THAT(Log(), HasSubstr("--export needs two values"));
+  EXPECT_EQ(ends(data, {"--export", "sweep", "--curves"}), 2);
+  EXPECT_EQ(ends(data, {"--curves", "--check"}), 2);
+  EXPECT_EQ(ends(data, {"--export", "sweep", backup, "--check"}), 2);
+  EXPECT_EQ(ends(data, {"--export", "sweep", JoinPath(dir_.path(), "never")}), 1);
+  EXPECT_THAT(Log(), HasSubstr("there is no sweep \"sweep\""));
+  EXPECT_EQ(ends(data, {"--export", "sweep", backup, "--curves"}), 5);  // it is there
   EXPECT_EQ(ends(data, {"--deep"}), 2);
   EXPECT_EQ(ends(data, {"--restore", backup}), 5);
   EXPECT_THAT(Log(), HasSubstr("is not empty"));

@@ -125,24 +125,6 @@ absl::StatusOr<Schema> ReadSchema(Connection& db) {
   return schema;
 }
 
-void Copy(const Statement& from, int column, Statement& to) {
-  const int parameter = column + 1;
-  switch (from.ColumnType(column)) {
-    case Statement::Type::kInteger:
-      return to.Bind(parameter, from.Int(column));
-    case Statement::Type::kReal:
-      return to.Bind(parameter, from.Real(column));
-    case Statement::Type::kText:
-      return to.Bind(parameter, std::string_view(from.Text(column)));
-    case Statement::Type::kBlob: {
-      const std::string bytes = from.Bytes(column);
-      return to.Bind(parameter, Blob{bytes});
-    }
-    case Statement::Type::kNull:
-      return to.BindNull(parameter);
-  }
-}
-
 class Exporter {
  public:
   Exporter(Connection& from, Connection& to, Schema schema) : from_(from), to_(to), schema_(std::move(schema)) {}
@@ -197,15 +179,16 @@ class Exporter {
     }
     std::vector<std::string> order;
     for (const auto& [place, name] : keys) order.push_back(name);
-    ABLATE_ASSIGN_OR_RETURN(Statement rows,
-                            from_.Query(absl::StrCat("SELECT ", absl::StrJoin(values, ", "), " FROM ", table.table, " t WHERE ",
-                                                     table.which, " ORDER BY ", absl::StrJoin(order, ", "))));
-    ABLATE_ASSIGN_OR_RETURN(Statement insert, to_.Prepare(absl::StrCat("INSERT INTO ", table.table, " (", absl::StrJoin(names, ", "),
-                                                                       ") VALUES (", absl::StrJoin(marks, ", "), ")")));
+    ABLATE_ASSIGN_OR_RETURN(
+        Statement rows, from_.Query(absl::StrCat("SELECT ", absl::StrJoin(values, ", "), " FROM ", table.table,
+                                                 " t WHERE ", table.which, " ORDER BY ", absl::StrJoin(order, ", "))));
+    ABLATE_ASSIGN_OR_RETURN(
+        Statement insert, to_.Prepare(absl::StrCat("INSERT INTO ", table.table, " (", absl::StrJoin(names, ", "),
+                                                   ") VALUES (", absl::StrJoin(marks, ", "), ")")));
     while (true) {
       ABLATE_ASSIGN_OR_RETURN(const bool more, rows.Step());
       if (!more) return absl::OkStatus();
-      for (int i = 0; i < rows.Columns(); ++i) Copy(rows, i, insert);
+      for (int i = 0; i < rows.Columns(); ++i) insert.BindColumn(i + 1, rows, i);
       ABLATE_RETURN_IF_ERROR(insert.Run());
     }
   }
@@ -221,7 +204,8 @@ absl::Status CheckSource(Connection& db, const std::string& path) {
   if (version != known) {
     return absl::FailedPreconditionError(absl::StrCat(
         path, " is of schema version ", version, ", not ", known,
-        version > known ? ": export from it with the release that wrote it" : ": start ablate-server on it once, which brings it up to date"));
+        version > known ? ": export from it with the release that wrote it"
+                        : ": start ablate-server on it once, which brings it up to date"));
   }
   CheckReport report;
   CheckStructure(db, /*quick=*/false, &report);
@@ -232,7 +216,8 @@ absl::Status CheckSource(Connection& db, const std::string& path) {
                             db.QueryInt(0, absl::StrCat("SELECT COUNT(*) FROM ", table.table, " WHERE digest IS NULL")));
     if (foreign == 0) continue;
     return absl::FailedPreconditionError(
-        absl::StrCat(foreign, " rows of ", table.table, " in ", path, " were written by another program, which an export would vouch for"));
+        absl::StrCat(foreign, " rows of ", table.table, " in ", path,
+                     " were written by another program, and an export would vouch for them: restore a backup from before"));
   }
   return absl::OkStatus();
 }
@@ -243,19 +228,21 @@ struct Found {
 };
 
 absl::StatusOr<Found> FindSweep(Connection& db, const std::string& path, const std::string& asked) {
-  ABLATE_ASSIGN_OR_RETURN(Statement row, db.Query("SELECT row, name, state FROM sweeps WHERE name = ?1 OR sweep_id = ?1 "
-                                                  "ORDER BY name = ?1 DESC LIMIT 1", asked));
+  ABLATE_ASSIGN_OR_RETURN(Statement row,
+                          db.Query("SELECT row, name, state FROM sweeps WHERE name = ?1 OR sweep_id = ?1 "
+                                   "ORDER BY name = ?1 DESC LIMIT 1", asked));
   ABLATE_ASSIGN_OR_RETURN(const bool found, row.Step());
   if (!found) {
     ABLATE_ASSIGN_OR_RETURN(const std::vector<std::string> names, Texts(db, "SELECT name FROM sweeps ORDER BY row"));
-    return absl::NotFoundError(absl::StrCat("there is no sweep \"", asked, "\" in ", path, DidYouMean(asked, names), "; `ablate sweep list --data-dir ",
-                                            Dirname(path), "` names those that are there"));
+    return absl::NotFoundError(absl::StrCat("there is no sweep \"", asked, "\" in ", path, DidYouMean(asked, names),
+                                            "; `ablate sweep list --data-dir ", Dirname(path),
+                                            "` names those that are there"));
   }
   const Found sweep{row.Int(0), row.Text(1)};
   if (row.Text(2) == "RUNNING") {
     return absl::FailedPreconditionError(absl::StrCat(
-        "sweep \"", sweep.name, "\" is not over, and an export is of results that stay as they are: see `ablate sweep show ", sweep.name,
-        "`, then wait (`ablate sweep wait ", sweep.name, "`) or cancel it; a copy of all as it is now: --backup"));
+        "sweep \"", sweep.name, "\" is not over, and an export is of results that stay as they are: see `ablate sweep show ",
+        sweep.name, "`, then wait (`ablate sweep wait ", sweep.name, "`) or cancel it; a copy of all as it is now: --backup"));
   }
   return sweep;
 }
@@ -263,17 +250,18 @@ absl::StatusOr<Found> FindSweep(Connection& db, const std::string& path, const s
 // Jobs of the sweep that are not over though it is: of a cancelled one that another sweep needs, or behind a seal.
 absl::Status CheckJobsAreOver(Connection& db, const std::string& sweep) {
   ABLATE_ASSIGN_OR_RETURN(const std::vector<std::string> open,
-                          Texts(db, "SELECT j.job_id || ' is ' || j.state FROM chosen_jobs c JOIN jobs j ON j.row = c.old WHERE "
-                                    "j.state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELLED') ORDER BY j.row"));
+                          Texts(db, "SELECT j.job_id || ' is ' || j.state FROM chosen_jobs c JOIN jobs j ON j.row = c.old "
+                                    "WHERE j.state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELLED') ORDER BY j.row"));
   if (open.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(open.size(), open.size() == 1 ? " job" : " jobs", " of sweep \"", sweep,
-                                                    "\" and of those that it shares work with are not over (", open.front(),
-                                                    "): export it when they are, or cancel them"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      open.size(), open.size() == 1 ? " job" : " jobs", " of sweep \"", sweep,
+      "\" and of those that it shares work with are not over (", open.front(), "): export it when they are, or cancel them"));
 }
 
 absl::Status ChooseResultFiles(Connection& db, const ExportOptions& options, ExportedSweep* exported) {
   ABLATE_ASSIGN_OR_RETURN(const std::vector<std::string> files,
-                          Texts(db, absl::StrCat("SELECT DISTINCT sha256 FROM result_artifacts WHERE ", kOfJobs, " ORDER BY sha256")));
+                          Texts(db, absl::StrCat("SELECT DISTINCT sha256 FROM result_artifacts WHERE ", kOfJobs,
+                                                 " ORDER BY sha256")));
   for (const std::string& sha256 : files) {
     bool there = false;
     if (options.has_result_file) {
@@ -301,15 +289,17 @@ absl::StatusOr<ExportedSweep> Write(const std::string& from, const std::string& 
   ABLATE_RETURN_IF_ERROR(exporter.CopyAll());
   ABLATE_ASSIGN_OR_RETURN(exported.jobs, target->QueryInt(0, "SELECT COUNT(*) FROM jobs"));
   if (!options.curves) {
-    ABLATE_ASSIGN_OR_RETURN(exported.curve_points,
-                            source->QueryInt(0, "SELECT COUNT(*) FROM curves WHERE stage IN (SELECT old FROM chosen_stages)"));
+    ABLATE_ASSIGN_OR_RETURN(
+        exported.curve_points,
+        source->QueryInt(0, "SELECT COUNT(*) FROM curves WHERE stage IN (SELECT old FROM chosen_stages)"));
   }
   CheckReport report;
   CheckStructure(*target, /*quick=*/false, &report);
   CheckInvariants(*target, &report);
   if (!report.trouble.ok()) return report.trouble;
   if (report.ok()) return exported;
-  return absl::DataLossError(absl::StrCat("what was written of sweep \"", sweep.name, "\" is not sound: ", absl::StrJoin(report.faults, "; "),
+  return absl::DataLossError(absl::StrCat("what was written of sweep \"", sweep.name, "\" is not sound: ",
+                                          absl::StrJoin(report.faults, "; "),
                                           "; is the source? ablate-server --data-dir ", Dirname(from), " --check"));
 }
 

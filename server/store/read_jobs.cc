@@ -153,7 +153,7 @@ absl::StatusOr<v1::Task> ReadTask(Connection& db, v1::JobKind kind, const std::s
   return task;
 }
 
-absl::Status ReadJobDetails(Connection& db, JobRow job_row, v1::Job* job) {
+absl::Status ReadJobDetails(Connection& db, JobRow job_row, v1::Job* job, SweepRow sweep) {
   {
     ABLATE_ASSIGN_OR_RETURN(
         Statement row,
@@ -205,10 +205,11 @@ absl::Status ReadJobDetails(Connection& db, JobRow job_row, v1::Job* job) {
       Statement label,
       db.Query(stage ? "SELECT a.label FROM stages s JOIN points p ON p.stage = s.row JOIN arms a ON a.sweep = p.sweep "
                        "AND a.arm = p.arm "
-                       "WHERE s.key = ? LIMIT 1"
+                       "WHERE s.key = ? ORDER BY p.sweep <> ?, p.sweep, p.arm LIMIT 1"
                      : "SELECT a.label FROM evaluations e JOIN point_evaluations p ON p.evaluation = e.row "
-                       "JOIN arms a ON a.sweep = p.sweep AND a.arm = p.arm WHERE e.key = ? LIMIT 1",
-               job->key()));
+                       "JOIN arms a ON a.sweep = p.sweep AND a.arm = p.arm WHERE e.key = ? "
+                       "ORDER BY p.sweep <> ?, p.sweep, p.arm LIMIT 1",
+               job->key(), sweep));
   ABLATE_ASSIGN_OR_RETURN(const bool found, label.Step());
   // A stage that several arms continue from belongs to none of them: its configuration names it.
   if (found) {

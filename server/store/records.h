@@ -97,8 +97,9 @@ absl::StatusOr<std::optional<StoredRequest>> FindRequest(Connection& db, const s
 absl::StatusOr<v1::Task> ReadTask(Connection& db, v1::JobKind kind, const std::string& key,
                                   const std::function<bool(const std::string& sha256)>& has_artifact = nullptr,
                                   std::vector<std::string>* lost = nullptr, bool from_parent_only = false);
-// The parts of a job that the scheduler does not keep: result numbers, full last failure, device, arm.
-absl::Status ReadJobDetails(Connection& db, JobRow row, v1::Job* job);
+// The parts of a job that the scheduler does not keep: result numbers, full last failure, device, arm: of `sweep`, or where
+// that has none of it, of the first sweep that has.
+absl::Status ReadJobDetails(Connection& db, JobRow row, v1::Job* job, SweepRow sweep = 0);
 absl::StatusOr<std::vector<v1::Attempt>> ReadAttempts(Connection& db, JobRow row, const std::string& job_id);
 absl::StatusOr<std::vector<v1::CurvePoint>> ReadCurve(Connection& db, const std::string& stage_key);
 struct StoredEvent {

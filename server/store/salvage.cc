@@ -44,23 +44,6 @@ absl::StatusOr<std::vector<Column>> Columns(Connection& db, const std::string& t
   }
 }
 
-void Copy(const Statement& from, int column, Statement& to, int parameter) {
-  switch (from.ColumnType(column)) {
-    case Statement::Type::kInteger:
-      return to.Bind(parameter, from.Int(column));
-    case Statement::Type::kReal:
-      return to.Bind(parameter, from.Real(column));
-    case Statement::Type::kText:
-      return to.Bind(parameter, std::string_view(from.Text(column)));
-    case Statement::Type::kBlob: {
-      const std::string bytes = from.Bytes(column);
-      return to.Bind(parameter, Blob{bytes});
-    }
-    case Statement::Type::kNull:
-      return to.BindNull(parameter);
-  }
-}
-
 constexpr size_t kHeaderBytes = 100;
 
 // In the copy: pages that a cut took come back empty, so that the others can be reached, and a header that is no longer
@@ -150,7 +133,7 @@ class TableCopy {
         ++result->wrong;
         continue;
       }
-      for (int i = 0; i < count; ++i) Copy(*rows, i, insert, i + 1);
+      for (int i = 0; i < count; ++i) insert.BindColumn(i + 1, *rows, i);
       // A row that breaks a constraint is none of ours.
       const absl::Status status = insert.Run();
       if (status.ok()) {

@@ -68,6 +68,9 @@ void Statement::Bind(int index, Blob blob) {
                       SQLITE_TRANSIENT);
 }
 void Statement::BindNull(int index) { sqlite3_bind_null(statement_, index); }
+void Statement::BindColumn(int index, const Statement& row, int column) {
+  sqlite3_bind_value(statement_, index, sqlite3_column_value(row.statement_, column));
+}
 
 absl::StatusOr<bool> Statement::Step() {
   const int code = sqlite3_step(statement_);

@@ -45,6 +45,7 @@ class Statement {
   void Bind(int index, std::string_view text);
   void Bind(int index, Blob blob);
   void BindNull(int index);
+  void BindColumn(int index, const Statement& row, int column);  // whatever it is, as it is
   template <typename T>
   void BindAny(int index, const T& value) {
     if constexpr (std::is_same_v<T, std::nullopt_t>) {

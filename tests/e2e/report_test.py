@@ -58,6 +58,16 @@ evaluate: {lengths: [1x, 2x]}
 """
 
 
+def read_folder(folder):
+    """Every file's bytes by its path within."""
+    files = {}
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with open(os.path.join(path, name), "rb") as file:
+                files[os.path.relpath(os.path.join(path, name), folder)] = file.read()
+    return files
+
+
 class Report(ClusterTest):
     def report(self, cluster, sweep):
         """Its files, name -> bytes, after a look at each."""
@@ -65,12 +75,7 @@ class Report(ClusterTest):
         for name in ("report", "again"):
             folder = os.path.join(cluster.dir, f"{name}-{sweep}-{len(os.listdir(cluster.dir))}")
             cluster.ablate("report", sweep, "-o", folder)
-            files = {}
-            for path, _, names in os.walk(folder):
-                for name in names:
-                    with open(os.path.join(path, name), "rb") as file:
-                        files[os.path.relpath(os.path.join(path, name), folder)] = file.read()
-            found.append(files)
+            found.append(read_folder(folder))
         files = found[0]
         self.assertEqual(files, found[1])
         text = files["report.md"].decode()
@@ -93,6 +98,50 @@ class Report(ClusterTest):
             worker.terminate()
             worker.wait()
         cluster.workers.clear()
+
+    def export(self, cluster, sweep):
+        """One sweep's rows, while the server has the folder open: everything is printed from them as from the whole."""
+        program = os.path.join(BIN, "ablate-server")
+        source, _ = self.report(cluster, sweep)
+        for flags in ([], ["--curves"]):
+            folder = os.path.join(cluster.dir, "-".join(["export", sweep, *flags]))
+            argv = [program, "--data-dir", cluster.data_dir, "--export", sweep, folder, *flags]
+            for code in (0, 5):  # the second time it is there
+                done = subprocess.run(argv, text=True, capture_output=True, timeout=60)
+                self.assertEqual(done.returncode, code, done.stderr)
+            check = subprocess.run([program, "--data-dir", folder, "--check"], text=True, capture_output=True, timeout=60)
+            self.assertEqual(check.returncode, 0, check.stdout + check.stderr)
+            before = read_folder(folder)["ablate.db"]
+            cluster.ablate("report", sweep, "--data-dir", folder, "-o", folder + "-report")
+            files = read_folder(folder + "-report")
+            self.assertEqual(set(files), set(source))
+            for name, content in files.items():
+                if name.startswith("tensorboard/") and not flags:
+                    self.assertIn(b"train/", source[name])
+                    self.assertNotIn(b"train/", content)
+                    self.assertIn(b"by_length/", content)
+                else:
+                    self.assertEqual(content, source[name], name)
+            self.assertEqual(read_folder(folder)["ablate.db"], before)
+
+        folder = os.path.join(cluster.dir, "export-" + sweep)
+        server = cluster._spawn("export", [program, "--data-dir", folder, "--listen", f"unix:{folder}/s.sock"])
+        try:
+            cluster.poll("the server of the export answers", lambda: os.path.exists(os.path.join(folder, "server.address")))
+            alone = [job["job_id"] for job in cluster.jobs(sweep) if len(job["sweep_ids"]) == 1]
+            for command in (["table", sweep], ["compare", sweep], ["claims", sweep], ["effects", sweep], ["spread", sweep],
+                            ["sweep", "show", sweep], ["sweep", "grid", sweep], ["job", "list", sweep],
+                            ["job", "show", alone[-1]], ["job", "verifications", sweep]):
+                there, here = (cluster.ablate(*command, "--data-dir", where) for where in (cluster.data_dir, folder))
+                self.assertEqual(here.stdout, there.stdout, command)
+            self.assertIn("nothing is recorded", cluster.ablate("curves", sweep, "--data-dir", folder).stderr)
+            # The file is known; there is nothing to do.
+            sweeps = cluster.ablate("sweep", "list", "--data-dir", folder, "-o", "csv").stdout.splitlines()
+            self.assertEqual(len(sweeps), 2, sweeps)
+            self.assertIn("nothing new", cluster.ablate("sweep", "submit", f"{sweep}.yaml", "--data-dir", folder).stderr)
+        finally:
+            server.terminate()
+            server.wait()
 
     def remake(self, cluster, sweep, files, text):
         """Runs the commands of the report, which must give the same numbers."""
@@ -140,6 +189,8 @@ class Report(ClusterTest):
         cluster.ablate("sweep", "extend", "plain.yaml")
         cluster.wait("plain")
         self.assertIn("sweep extend", self.remake(cluster, "plain", *self.report(cluster, "plain")))
+        cluster.ablate("job", "verify", "plain", "--sample", "2")
+        self.export(cluster, "plain")
 
         self.drain(cluster)
         cluster.submit(SEALED, "sealed")
@@ -166,6 +217,7 @@ class Report(ClusterTest):
         self.assertNotIn("lssar_p_1.confirming/seed100", seeds)  # dropped by the lock
         self.assertRegex(files["tables.tex"].decode(), r"(?m)^[^%]*half a nat \\& no more")
         self.assertIn("sweep lock sealed --arm", self.remake(cluster, "sealed", files, text))
+        self.export(cluster, "sealed")
         self.drain(cluster)
 
     def test_sweeps_of_the_test_executor(self):
