@@ -11,6 +11,7 @@
 #include "base/strings.h"
 #include "cli/result_tables.h"
 #include "experiments/axes.h"
+#include "experiments/claims/gate.h"
 #include "experiments/table.h"
 
 namespace ablate {
@@ -182,6 +183,18 @@ Sheet TuningSheet(const v1::GetClaimsResponse& response) {
   return sheet;
 }
 
+Sheet GateSheet(const v1::ValidityGate& gate) {
+  return {.title = absl::StrCat("validity gate: ", gate.passed() ? "passed" : "not passed"),
+          .columns = {{.title = "of the baseline"}, {.title = "measured", .right = true}, {.title = "needed"}},
+          .rows = {{"loss at positions T/8..T/4 less loss at 3T/4..T, 1x", absl::StrFormat("%.4f", gate.context_fall()),
+                    ShortestDouble(GateBounds().context_fall)},
+                   {"rise of the loss from 1x to 8x, NTK off",
+                    WithInterval(true, gate.rise(), gate.has_rise_low() && gate.has_rise_high(), gate.rise_low(),
+                                 gate.rise_high()),
+                    absl::StrCat(ShortestDouble(GateBounds().rise), ", interval above 0")}},
+          .footer = {gate.text(), absl::StrCat("jobs: ", absl::StrJoin(gate.job_ids(), ", "))}};
+}
+
 Sheet DeviationSheet(const v1::GetClaimsResponse& response) {
   Sheet sheet{.title = "deviations and amendments", .columns = {{.title = "kind"}, {.title = "what"}}};
   for (const v1::Deviation& deviation : response.deviations())
@@ -300,10 +313,7 @@ Report ClaimsReport(const v1::GetClaimsResponse& response) {
                                    List(row.notes())});
   }
   if (response.claims_size() > 0) report.sheets.push_back(ClaimSheet(response));
-  if (response.has_gate()) {
-    if (report.sheets.empty()) report.sheets.push_back({.title = "validity"});
-    report.sheets.back().footer.push_back(response.gate().text());
-  }
+  if (response.has_gate()) report.sheets.push_back(GateSheet(response.gate()));
   if (response.has_lock()) report.sheets.push_back(LockSheet(response.lock()));
   if (response.tuning_size() > 0) report.sheets.push_back(TuningSheet(response));
   if (response.deviations_size() > 0) report.sheets.push_back(DeviationSheet(response));

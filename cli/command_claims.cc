@@ -68,7 +68,8 @@ absl::StatusOr<int> RunClaims(const Invocation& invocation) {
                           connection->client().Call(&v1::Results::Stub::GetClaims, request));
   if (response.claims().empty() && !invocation.for_programs()) {
     Say(absl::StrCat("sweep ", request.sweep(), " states no claims"));
-    if (!response.has_lock() && response.tuning().empty() && response.deviations().empty()) return kExitDone;
+    if (!response.has_gate() && !response.has_lock() && response.tuning().empty() && response.deviations().empty())
+      return kExitDone;
   }
   Emit(invocation, ClaimsReport(response));
   if (!response.waiting_for().empty()) Say(absl::StrCat("it waits for: ", response.waiting_for()));

@@ -2,6 +2,8 @@
 // difference.
 #include "cli/result_tables.h"
 
+#include "cli/claim_tables.h"
+
 #include <cstdlib>
 
 #include "base/files.h"
@@ -13,6 +15,7 @@ namespace ablate {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 
 void ExpectGolden(const std::string& name, const std::string& text) {
   const std::string path = JoinPath(ABLATE_CLI_GOLDEN_DIR, name);
@@ -209,6 +212,25 @@ TEST(ResultTables, WhatHoldsForManyCellsIsSaidOnce) {
   v1::CompareArmsResponse comparison = Comparison();
   for (v1::ComparisonRow& row : *comparison.mutable_rows()) row.set_family_size(1);
   EXPECT_THAT(Print(ComparisonReport(comparison), OutputFormat::kTable), HasSubstr("over 1 comparison of loss"));
+}
+
+// A gate is run before there are claims: it is shown without any.
+TEST(ClaimTables, TheGateIsATableOfItsOwn) {
+  v1::GetClaimsResponse response;
+  v1::ValidityGate& gate = *response.mutable_gate();
+  gate.set_passed(true);
+  gate.set_context_fall(0.0625);
+  gate.set_rise(1.5);
+  gate.set_rise_low(1.25);
+  gate.set_rise_high(1.75);
+  gate.set_text("The validity gate is passed.");
+  gate.add_job_ids("job_1");
+  const std::string text = Print(ClaimsReport(response), OutputFormat::kTable);
+  EXPECT_THAT(text, StartsWith("validity gate: passed\n"));
+  for (const char* part : {"0.0625  0.05\n", "1.500 [1.250, 1.750]  0.1, interval above 0\n", "The validity gate is passed.\n", "jobs: job_1\n"})
+    EXPECT_THAT(text, HasSubstr(part));
+  gate.set_passed(false);
+  EXPECT_THAT(Print(ClaimsReport(response), OutputFormat::kTable), StartsWith("validity gate: not passed\n"));
 }
 
 }  // namespace

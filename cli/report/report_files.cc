@@ -171,7 +171,7 @@ void Writer::Head() {
 
 void Writer::Claims() {
   const v1::GetClaimsResponse& claims = input_.claims;
-  if (claims.claims().empty() && claims.tuning().empty() && claims.deviations().empty()) return;
+  if (claims.claims().empty() && !claims.has_gate() && claims.tuning().empty() && claims.deviations().empty()) return;
   Section("Claims");
   Report report = ClaimsReport(claims);
   if (!claims.claims().empty()) report.sheets.insert(report.sheets.begin() + 1, ClaimNumbers(claims));

@@ -235,6 +235,7 @@ TEST(Gate, BothPartsAreNeeded) {
   ASSERT_TRUE(gate.ok());
   EXPECT_TRUE(gate->passes && gate->uses_context && gate->has_rise);
   EXPECT_NEAR(gate->context_fall.mean, 0.1, 1e-9);
+  EXPECT_THAT(gate->sentence, HasSubstr("falls by 0.1000 nats per byte, 0.0752 to 0.1248 (needed: 0.05, reached)"));
   gate = ValidityGate(early, early, at_1x, at_8x);
   EXPECT_FALSE(gate->passes || gate->uses_context);
   EXPECT_THAT(gate->sentence, HasSubstr("Train longer"));

@@ -43,7 +43,7 @@ absl::StatusOr<Gate> ValidityGate(std::span<const double> loss_early, std::span<
   gate.sentence = absl::StrCat(
       gate.passes ? "The validity gate is passed" : "The validity gate is not passed", ", n = ", n,
       ": from positions T/8..T/4 to 3T/4..T the loss falls by ", absl::StrFormat("%.4f", gate.context_fall.mean),
-      " nats per byte (needed: ", ShortestDouble(bounds.context_fall),
+      " nats per byte, ", Interval(gate.context_fall), " (needed: ", ShortestDouble(bounds.context_fall),
       gate.uses_context ? ", reached" : ", not reached", "); from 1x to 8x, NTK off, it rises by ",
       absl::StrFormat("%.4f", gate.rise.mean), ", ", Interval(gate.rise), " (needed: ", ShortestDouble(bounds.rise),
       " with an interval above 0", gate.has_rise ? ", reached" : ", not reached", ").",
