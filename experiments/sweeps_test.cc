@@ -4,12 +4,14 @@
 #include <set>
 
 #include "base/files.h"
+#include "base/hash.h"
 #include "experiments/factorial_design.h"
 #include "experiments/plan_test_util.h"
 
 namespace ablate {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -30,15 +32,20 @@ std::map<std::string, Checked> CheckedIn() {
   for (const std::string& name : *names) {
     const auto yaml = ReadFile(JoinPath(ABLATE_SWEEPS_DIR, name));
     EXPECT_TRUE(yaml.ok());
-    EXPECT_THAT(*yaml, StartsWith("# Claim: ")) << name;
+    EXPECT_THAT(*yaml, AnyOf(StartsWith("# Claim: "), StartsWith("# The validity gate "))) << name;
     EXPECT_THAT(*yaml, HasSubstr("\n# Cost: ")) << name;
     auto spec = ParseSweepFile(*yaml, name);
     EXPECT_TRUE(spec.ok()) << spec.status();
     EXPECT_EQ(spec->name() + ".yaml", name);
-    spec->mutable_data()->set_sha256(std::string(64, 'a'));
-    Checked checked{*spec, PlanOf(*spec), {}};
+    // A text of its own for each name.
+    spec->mutable_data()->set_sha256(Sha256Hex(spec->data().name()));
+    const Plan first = PlanOf(*spec);
+    TuningResults rates;  // what the tries would give
+    for (const Arm& arm : first.arms) {
+      if (spec->has_tune() && arm.phase != v1::TUNING) rates.rates[arm.json] = 1e-3;
+    }
+    Checked checked{*spec, PlanOf(*spec, rates), Summarize(*spec, first)};
     CheckInvariants(checked.plan);
-    checked.summary = Summarize(*spec, checked.plan);
     EXPECT_TRUE(all.emplace(spec->name(), std::move(checked)).second);
   }
   return all;
@@ -46,7 +53,7 @@ std::map<std::string, Checked> CheckedIn() {
 
 TEST(CheckedInSweeps, ParseAndPlan) {
   auto claims = CheckedIn();
-  ASSERT_THAT(claims, SizeIs(21));
+  ASSERT_THAT(claims, SizeIs(22));
   for (const auto& [name, checked] : claims) {
     const Plan& plan = checked.plan;
     EXPECT_GE(plan.seeds.size() + plan.confirming_seeds.size(), 3u) << name;
@@ -59,35 +66,36 @@ TEST(CheckedInSweeps, ParseAndPlan) {
   }
   EXPECT_EQ(claims["quickstart"].plan.arms.size(), 6u);
   for (const std::string size : {"", "-124m"}) {
-    EXPECT_EQ(claims["ntk" + size].plan.arms.size(), 5u);
-    EXPECT_EQ(claims["ntk" + size].plan.stages.size(), 15u);
-    EXPECT_EQ(claims["p" + size].plan.arms.size(), 18u);
-    EXPECT_EQ(claims["scale" + size].plan.arms.size(), 27u);
-    EXPECT_EQ(claims["decomposition" + size].plan.arms.size(), 7u * 3 + 2 * 2);
+    EXPECT_EQ(claims["scale" + size].plan.arms.size(), size.empty() ? 8u : 27u);
+    EXPECT_EQ(claims["decomposition" + size].plan.arms.size(), (size.empty() ? 5u : 7u) * 3 + 2 * 2);
   }
-  // Run in one database, the three CPU sweeps train what they have in common once.
+  // Run in one database, the CPU sweeps train what they have in common once: each arm's rates are tried once.
   const auto stages = [&](const std::string& name) {
     std::set<std::string> keys;
     for (const PlannedStage& stage : claims[name].plan.stages) keys.insert(stage.key);
     return keys;
   };
-  const auto ntk = stages("ntk"), p = stages("p"), scale = stages("scale");
+  const auto gate = stages("gate"), decisive = stages("decisive"), ntk = stages("ntk"), sealed = stages("p-sealed");
   auto common = [](const std::set<std::string>& a, const std::set<std::string>& b) {
     return std::count_if(a.begin(), a.end(), [&](const std::string& key) { return b.count(key) > 0; });
   };
-  EXPECT_EQ(common(ntk, p), 6);      // softmax and lssar p = 15
-  EXPECT_EQ(common(ntk, scale), 9);  // softmax, lssa and lssar with their own scales
+  EXPECT_EQ(common(gate, decisive), 8);     // softmax's tries
+  EXPECT_EQ(common(decisive, ntk), 24);     // those of softmax, cosine_softmax and lssar p = 15
+  EXPECT_EQ(common(decisive, sealed), 16);  // those of softmax and lssar p = 15
+  EXPECT_EQ(common(stages("gate-typescript"), decisive), 0) << "another text";
 }
 
 // The four cells {variant} x {NTK off, on} come from one training a (variant, seed), and 1x is measured once.
 TEST(CheckedInSweeps, NtkCostsNoTrainingAndOneTimesIsMeasuredOnce) {
   auto claims = CheckedIn();
-  for (const auto& [name, lengths] : {std::pair<std::string, int>("ntk", 4), {"ntk-124m", 5}}) {
+  for (const auto& [name, seeds, tries] : {std::tuple<std::string, int, int>("ntk", 5, 4 * 2), {"ntk-124m", 3, 0}}) {
     const Plan& plan = claims[name].plan;
-    EXPECT_EQ(plan.stages.size(), 5u * 3) << "variants x seeds";
-    EXPECT_EQ(plan.evaluations.size(), 5u * 3 * (1 + 2 * (lengths - 1)));
-    EXPECT_EQ(claims[name].summary.steps_without_sharing(), 2 * claims[name].summary.steps());
+    EXPECT_EQ(plan.stages.size(), 5u * (seeds + tries)) << "variants x seeds";
+    EXPECT_EQ(plan.evaluations.size(), 5u * (seeds * (1 + 2 * 4) + tries));
+    EXPECT_EQ(claims[name].summary.steps_without_sharing() * (seeds + tries),
+              claims[name].summary.steps() * (2 * seeds + tries));
     for (const Point& point : plan.points) {
+      if (plan.arms[point.arm].phase == v1::TUNING) continue;
       int once = 0;
       std::map<int64_t, std::set<bool>> cells;
       for (const int e : point.evaluations) {
@@ -147,14 +155,10 @@ TEST(CheckedInSweeps, SealedAndFixedOnesComeToTheirCosts) {
   for (const std::string size : {"", "-124m"}) {
     const Checked& sealed = claims["p-sealed" + size];
     EXPECT_TRUE(NeedsLock(sealed.spec));
-    EXPECT_THAT(sealed.plan.candidates, SizeIs(10));
-    EXPECT_THAT(Labels(sealed.plan, sealed.plan.fixed_arms), ElementsAre("variant=lssar p=15"));
+    EXPECT_THAT(sealed.plan.candidates, SizeIs(size.empty() ? 4 : 10));
     EXPECT_EQ(sealed.summary.steps(), 79 * ConfigView(sealed.spec.settings()).Integer("train.steps"));
-    EXPECT_EQ(sealed.summary.evaluations() - sealed.summary.phases(1).unused_evaluations(), 237);
-    const JobSet released =
-        ReleasedJobs(sealed.plan, std::vector<int>{0, sealed.plan.candidates[2], sealed.plan.fixed_arms[0]}, 8);
-    EXPECT_EQ(Count(released.stages), 24);
-    EXPECT_EQ(Count(released.evaluations), 72);
+    const v1::PlanSummary::PhaseWork& confirming = sealed.summary.phases(sealed.summary.phases_size() - 1);
+    EXPECT_EQ(sealed.summary.evaluations() - confirming.unused_evaluations(), size.empty() ? 157 : 237);
     EXPECT_EQ(claims["factorial" + size].plan.stages.size(), size.empty() ? 80u : 48u);
     const auto design = FactorialDesignOf(claims["factorial" + size].spec, claims["factorial" + size].plan.arms);
     ASSERT_TRUE(design.ok()) << design.status();
@@ -162,12 +166,31 @@ TEST(CheckedInSweeps, SealedAndFixedOnesComeToTheirCosts) {
     const Checked& fixed = claims["decisive" + size];
     EXPECT_FALSE(NeedsLock(fixed.spec));
     EXPECT_THAT(fixed.plan.seeds, IsEmpty());
-    EXPECT_EQ(fixed.summary.stages(), size.empty() ? 24 : 48);
+    EXPECT_EQ(fixed.summary.stages(), 48);
+    EXPECT_TRUE(fixed.spec.has_tune());
   }
+  const Plan& sealed = claims["p-sealed-124m"].plan;
+  EXPECT_THAT(Labels(sealed, sealed.fixed_arms), ElementsAre("variant=lssar p=15"));
+  const JobSet released = ReleasedJobs(sealed, std::vector<int>{0, sealed.candidates[2], sealed.fixed_arms[0]}, 8);
+  EXPECT_EQ(Count(released.stages), 24);
+  EXPECT_EQ(Count(released.evaluations), 72);
+  EXPECT_EQ(claims["decisive"].summary.evaluations(), 96);
   EXPECT_EQ(claims["decisive-124m"].summary.evaluations(), 72);
-  EXPECT_EQ(claims["tuned"].summary.stages(), 33);
-  EXPECT_EQ(claims["tuned"].summary.evaluations(), 60);
-  EXPECT_FALSE(claims["tuned"].plan.complete);
+}
+
+// What is claimed of two texts is the same claim: `ablate claims decisive decisive-typescript` takes them together.
+TEST(CheckedInSweeps, TheDecisiveTestIsTheSameOnBothTexts) {
+  auto claims = CheckedIn();
+  const v1::SweepSpec &one = claims["decisive"].spec, &other = claims["decisive-typescript"].spec;
+  EXPECT_NE(one.data().sha256(), other.data().sha256());
+  ASSERT_EQ(one.claims_size(), other.claims_size());
+  for (int i = 0; i < one.claims_size(); ++i) {
+    v1::ClaimSpec claim = other.claims(i);
+    claim.set_margin(one.claims(i).margin());
+    claim.set_margin_reason(one.claims(i).margin_reason());
+    claim.set_smallest_effect(one.claims(i).smallest_effect());
+    EXPECT_EQ(claim.SerializeAsString(), one.claims(i).SerializeAsString()) << claim.name();
+  }
 }
 
 // Each may be run beside the others, before or after: what a sealed one confirms no other sweep sees, as its seeds are
@@ -182,8 +205,12 @@ TEST(CheckedInSweeps, NoneSeesWhatAnotherConfirms) {
       }
     }
   }
-  EXPECT_THAT(Overlaps(claims["p-sealed"].spec, claims["p-sealed"].plan, claims["p"].spec, claims["p"].plan),
-              Not(IsEmpty()));
+  // Nor does one keep another waiting for its lock: the seeds that select are its own too.
+  EXPECT_THAT(Overlaps(claims["p-sealed"].spec, claims["p-sealed"].plan, claims["ntk"].spec, claims["ntk"].plan),
+              IsEmpty());
+  EXPECT_THAT(
+      Overlaps(claims["p-sealed"].spec, claims["p-sealed"].plan, claims["p-sealed"].spec, claims["p-sealed"].plan),
+      Not(IsEmpty()));
 }
 
 TEST(Docs, TheWorkedExampleOfClaimsComesToWhatIsSaid) {
