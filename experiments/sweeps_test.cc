@@ -66,8 +66,8 @@ TEST(CheckedInSweeps, ParseAndPlan) {
   }
   EXPECT_EQ(claims["quickstart"].plan.arms.size(), 6u);
   for (const std::string size : {"", "-124m"}) {
-    EXPECT_EQ(claims["scale" + size].plan.arms.size(), size.empty() ? 8u : 27u);
-    EXPECT_EQ(claims["decomposition" + size].plan.arms.size(), (size.empty() ? 5u : 7u) * 3 + 2 * 2);
+    EXPECT_EQ(claims["scale" + size].plan.arms.size(), size.empty() ? 6u : 27u);
+    EXPECT_EQ(claims["decomposition" + size].plan.arms.size(), size.empty() ? 5u * 2 + 2 * 2 : 7u * 3 + 2 * 2);
   }
   // Run in one database, the CPU sweeps train what they have in common once: each arm's rates are tried once.
   const auto stages = [&](const std::string& name) {
