@@ -11,13 +11,7 @@ scripts/install_packages.sh
 cmake --preset release
 cmake --build --preset release --target ablate ablate-server ablate-worker ablate-trainer
 
-# The King James Bible, one verse a line, from the package bible-kjv (/usr/games on some systems).
-if [ ! -s data/kjv.txt ]; then
-  mkdir -p data
-  PATH="$PATH:/usr/games" bible -f gen1:1-rev22:21 > data/kjv.txt.part
-  [ "$(stat -c %s data/kjv.txt.part)" -ge 1000000 ] || { echo "quickstart.sh: \`bible\` printed less than 1 MB" >&2; exit 1; }
-  mv data/kjv.txt.part data/kjv.txt
-fi
+scripts/fetch_texts.sh kjv
 
 build/release/bin/ablate run experiments/sweeps/quickstart.yaml --data-dir runs/quickstart "$@"
 
