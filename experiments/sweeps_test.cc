@@ -125,7 +125,7 @@ TEST(CheckedInSweeps, RetrievalIsMeasuredByItsTasks) {
 // Growth is not size: the mean of the scale over the training length is the same with it and without.
 TEST(CheckedInSweeps, MagnitudesOfTheFactorialAreMatched) {
   auto claims = CheckedIn();
-  for (const std::string name : {"factorial", "factorial-124m"}) {
+  for (const std::string name : {"components", "components-124m"}) {
     std::map<std::string, std::set<std::string>> scales;  // by qk_norm
     for (const auto& arm : claims[name].plan.arms) {
       v1::Configuration config = claims[name].spec.settings();
@@ -159,8 +159,8 @@ TEST(CheckedInSweeps, SealedAndFixedOnesComeToTheirCosts) {
     EXPECT_EQ(sealed.summary.steps(), 79 * ConfigView(sealed.spec.settings()).Integer("train.steps"));
     const v1::PlanSummary::PhaseWork& confirming = sealed.summary.phases(sealed.summary.phases_size() - 1);
     EXPECT_EQ(sealed.summary.evaluations() - confirming.unused_evaluations(), size.empty() ? 157 : 237);
-    EXPECT_EQ(claims["factorial" + size].plan.stages.size(), size.empty() ? 80u : 48u);
-    const auto design = FactorialDesignOf(claims["factorial" + size].spec, claims["factorial" + size].plan.arms);
+    EXPECT_EQ(claims["components" + size].plan.stages.size(), size.empty() ? 80u : 48u);
+    const auto design = FactorialDesignOf(claims["components" + size].spec, claims["components" + size].plan.arms);
     ASSERT_TRUE(design.ok()) << design.status();
     EXPECT_THAT(design->cells, SizeIs(16));
     const Checked& fixed = claims["decisive" + size];
