@@ -30,12 +30,12 @@ inline std::string PatternOf(const std::string& metric) {
   return dot == std::string::npos ? metric : metric.substr(0, dot) + ".*";
 }
 
-// For people: the headline metrics, if the sweep measures any. Returns the names of the others; many of one stem as a
-// pattern, loss_by_position.*, that --metric takes.
+// For people: the headline metrics, if the sweep measures any, and gain, which is there only where a sweep asked for it.
+// Returns the names of the others; many of one stem as a pattern, loss_by_position.*, that --metric takes.
 template <typename Response>
 std::set<std::string> KeepHeadlines(Response* response) {
   std::set<std::string> others;
-  const auto is_headline = [](const auto& row) { return IsHeadline(row.metric()); };
+  const auto is_headline = [](const auto& row) { return IsHeadline(row.metric()) || IsGain(row.metric()); };
   if (std::none_of(response->rows().begin(), response->rows().end(), is_headline)) return others;
   for (const auto& row : response->rows()) {
     if (!is_headline(row)) others.insert(PatternOf(row.metric()));

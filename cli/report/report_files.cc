@@ -158,7 +158,14 @@ void Writer::Head() {
   if (!sweep.description().empty()) Say(absl::StrCat(Prose(sweep.description()), "\n"));
   const v1::JobCounts& jobs = sweep.jobs();
   const int64_t open = jobs.blocked() + jobs.queued() + jobs.running();
-  Say(absl::StrCat(Counted(sweep.arms(), "arm"), ", ", Counted(sweep.seeds(), "seed"), "; ",
+  std::map<v1::Phase, std::set<int64_t>> seeds;
+  for (const SeedValue& one : input_.seeds) seeds[one.phase].insert(one.seed);
+  const auto of_phase = [&](v1::Phase phase, const char* what) {
+    return seeds.contains(phase) ? absl::StrCat(", ", Counted(static_cast<int64_t>(seeds[phase].size()), what)) : "";
+  };
+  Say(absl::StrCat(Counted(sweep.arms(), "arm"), sweep.seeds() > 0 ? ", " : "",
+                   sweep.seeds() > 0 ? Counted(sweep.seeds(), "seed") : "",
+                   of_phase(v1::CONFIRMING, "confirming seed"), of_phase(v1::TUNING, "tuning seed"), "; ",
                    Counted(jobs.succeeded(), "job"), " done", open > 0 ? absl::StrCat(", ", open, " not yet") : "",
                    jobs.failed() > 0 ? absl::StrCat(", ", jobs.failed(), " failed") : "",
                    sweep.diverged() > 0 ? absl::StrCat(", ", sweep.diverged(), " ended in a diverged run") : "", "."));

@@ -449,6 +449,27 @@ TEST(ReportFiles, TextOfTheUserBreaksNothing) {
   EXPECT_THAT(text, HasSubstr("`````yaml\nname: demo\n# ```\n# ````\n`````\n"));
 }
 
+// A sweep whose arms are fixed beforehand has no other seeds than those that confirm.
+TEST(ReportFiles, SeedsAreCountedByPhase) {
+  ReportInput input = Input();
+  EXPECT_THAT(ReportFiles(input).at("report.md"), HasSubstr("\n3 arms, 3 seeds; 12 jobs done.\n"));
+  input.sweep.set_seeds(0);
+  for (const int64_t seed : {200, 201, 200}) input.seeds.push_back({.metric = "loss", .phase = v1::CONFIRMING, .seed = seed});
+  input.seeds.push_back({.metric = "loss", .phase = v1::TUNING, .seed = 1000});
+  EXPECT_THAT(ReportFiles(input).at("report.md"),
+              HasSubstr("\n3 arms, 2 confirming seeds, 1 tuning seed; 12 jobs done.\n"));
+}
+
+// What a sweep asked for by eval.gain is shown beside the losses: a flat loss is not yet use of context.
+TEST(ReportFiles, GainIsShownWhereItIsMeasured) {
+  ReportInput input = Input();
+  EXPECT_THAT(ReportFiles(input).at("report.md"), Not(HasSubstr("demo: gain")));
+  v1::ConfidenceRow row = input.table.rows(0);
+  row.set_metric("gain");
+  *input.table.add_rows() = row;
+  EXPECT_THAT(ReportFiles(input).at("report.md"), HasSubstr("demo: gain"));
+}
+
 TEST(ReportFiles, CurvesOfEachArmAndPhaseHaveAFolderOfTheirOwn) {
   ReportInput input = Input();
   input.curves.clear();
