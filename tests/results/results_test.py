@@ -11,7 +11,7 @@ import sys
 
 INTERVAL = re.compile(r"-?\d+\.\d+ \[-?\d+\.\d+, -?\d+\.\d+\]|-?\d+\.\d+ ± \d+\.\d+")
 RESULT = re.compile(r"results/([\w.-]+)/report\.md")
-LARGEST = 3 << 20  # bytes of one result: rows and figures, no curves, no checkpoints
+LARGEST = 8 << 20  # bytes of one result: rows and figures, no curves, no checkpoints
 
 
 def untraced(readme, report):
