@@ -2,6 +2,7 @@
 # Makes the reports of experiments/results again, each from the database beside it (experiments/results/NAME/ablate.db),
 # and compares them with what is there, byte for byte. Ends with 0, or with 1 and the differences.
 #   scripts/results.sh [--write] [NAME]...     (all of them; --write replaces what is there, to be looked at as a change)
+#   scripts/results.sh --into DIR              makes them in DIR, and compares nothing
 #   scripts/results.sh --add NAME DATA_DIR     keeps the sweep NAME of a data folder: its rows without curves, its report
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,7 +15,7 @@ trap 'rm -rf "$work"' EXIT
 report() {  # NAME: makes $work/NAME
   mkdir "$work/$1.db"
   cp "$results/$1/ablate.db" "$work/$1.db/"
-  "$bin/ablate" report "$1" --data-dir "$work/$1.db" -o "$work/$1" > "$work/log" || { cat "$work/log" >&2; return 1; }
+  "$bin/ablate" report "$1" --data-dir "$work/$1.db" -o "$work/$1" > "$work/log" 2>&1 || { cat "$work/log" >&2; return 1; }
   rm -rf "$work/$1/tensorboard"
 }
 
@@ -36,7 +37,8 @@ case "${1:-}" in
     chmod 644 "$results/$2/ablate.db"
     write "$2"
     exit ;;
-  -*) echo "usage: scripts/results.sh [--write] [NAME]... | --add NAME DATA_DIR" >&2; exit 2 ;;
+  --into) [ $# -eq 2 ] || { echo "usage: scripts/results.sh --into DIR" >&2; exit 2; }; mode=into; into=$2; shift 2 ;;
+  -*) echo "usage: scripts/results.sh [--write] [NAME]... | --into DIR | --add NAME DATA_DIR" >&2; exit 2 ;;
 esac
 
 [ $# -gt 0 ] || set -- $(cd "$results" && ls -d */ | tr -d /)
@@ -44,6 +46,7 @@ status=0
 for name in "$@"; do
   if [ $mode = write ]; then write "$name"; continue; fi
   report "$name"
+  if [ $mode = into ]; then cp -r "$work/$name" "$into/"; continue; fi
   if diff -r --exclude=ablate.db "$results/$name" "$work/$name"; then
     echo "results.sh: $name: made again, the same bytes"
   else
