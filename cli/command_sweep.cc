@@ -96,7 +96,9 @@ absl::StatusOr<int> RunSweepSubmit(const Invocation& invocation) {
   Emit(invocation, SweepReport({sweep}));
   Say(response.created() ? absl::StrCat("submitted ", sweep.name(), ": ", Counted(response.new_jobs(), "new job"), ", ",
                                         response.reused_jobs(), " shared with earlier sweeps")
-                         : absl::StrCat(sweep.name(), " is here already: nothing new"));
+                         : absl::StrCat(sweep.name(), " is here already: nothing new",
+                                        // also one that was cancelled: submitting takes it up again
+                                        sweep.state() == v1::SWEEP_RUNNING ? ", its open jobs go on" : ""));
   if (IsPaused(sweep)) Say(absl::StrCat("it waits for: ", sweep.waiting_for()));
   return kExitDone;
 }

@@ -198,7 +198,7 @@ class EarlierDatabases(ClusterTest):
         # The same file is the same sweep, and what was left is done.
         shutil.copy(os.path.join(SCHEMA1, "unfinished.yaml"), cluster.dir)
         again = cluster.ablate("sweep", "submit", "unfinished.yaml")
-        self.assertIn("is here already", again.stderr)
+        self.assertIn("is here already: nothing new, its open jobs go on", again.stderr)
         cluster.start_worker("a", "--executor", "noop", "--labels", "nowhere")
         # Some of its jobs are made to fail.
         self.assertEqual(cluster.ablate("sweep", "wait", "released-unfinished", check=False).returncode, 1)
