@@ -53,7 +53,7 @@ std::map<std::string, Checked> CheckedIn() {
 
 TEST(CheckedInSweeps, ParseAndPlan) {
   auto claims = CheckedIn();
-  ASSERT_THAT(claims, SizeIs(23));
+  ASSERT_THAT(claims, SizeIs(26));
   for (const auto& [name, checked] : claims) {
     const Plan& plan = checked.plan;
     EXPECT_GE(plan.seeds.size() + plan.confirming_seeds.size(), 3u) << name;

