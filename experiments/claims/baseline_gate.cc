@@ -21,8 +21,8 @@ absl::StatusOr<std::optional<v1::ValidityGate>> GateOfBaseline(const v1::SweepSp
     return CellOf(spec, arm, metric, Multiple(multiple), "selection", /*ntk=*/false);
   };
   // Another byte stands at each position, so with few tokens the bins differ by the text and not by context: at 2 nats
-  // of sd a token, the difference of the two bins has a standard error of 0.014 over 2^18 tokens and 0.04 over 2^15.
-  constexpr double kLeastTokens = 1 << 18;
+  // of sd a token, the difference of the two bins has a standard error of 0.02 over 2^17 tokens and 0.04 over 2^15.
+  constexpr double kLeastTokens = 1 << 17;
   const MeasuredCell tokens = cell("loss_tokens", 1);
   const std::array<MeasuredCell, 4> cells = {cell("loss_by_position.T/4", 1), cell("loss_by_position.T", 1),
                                              cell("loss_targets", 1), cell("loss_targets", 8)};
